@@ -1,0 +1,203 @@
+//! The kernel line and the boot loaders' configuration files that hold it.
+
+use super::{IsoError, KERNEL_PATH, MARKER_PATH, RAMDISK_PATH};
+use crate::parameters::{Reader, bad_value, check, shown};
+
+/// Without it an agent ignores floppy and ISO altogether.
+const BOOT_METHOD: (&str, &str) = ("boot_method", "vmedia");
+/// What x86 kernels take (2047), less what isolinux and GRUB put in front: `BOOT_IMAGE=/boot/vmlinuz initrd=/boot/initrd `.
+const MAX_LINE: usize = 2047 - 64;
+/// A kernel hands what it does not know to its first process, and panics over 32 such values; `HOME`, `TERM`, `BOOT_IMAGE` and
+/// `boot_method` are four of them. A name with a dot is a module's and does not count.
+const MAX_PARAMETERS: usize = 28;
+/// Words that a boot loader writes or takes for itself.
+const RESERVED: [&str; 2] = ["initrd", "BOOT_IMAGE"];
+
+/// Puts the kernel line together: `boot_method=vmedia` once, then parameters, then arguments. Last come the arguments,
+/// since a `--` in them hands what follows to the first process instead of the kernel.
+pub(super) fn kernel_line(parameters: &[(String, String)], arguments: &str) -> Result<String, IsoError> {
+    check(parameters, Reader::KernelLine)?;
+    let handed_on = parameters.iter().filter(|(key, _)| !key.contains('.')).count();
+    if handed_on > MAX_PARAMETERS {
+        return Err(IsoError::TooManyParameters {
+            count: handed_on,
+            max: MAX_PARAMETERS,
+        });
+    }
+    if arguments.contains(|c: char| c.is_control() && c != '\t') {
+        return Err(IsoError::KernelArgument {
+            argument: String::new(),
+            reason: "holds a line break or a control character",
+        });
+    }
+    let (method, vmedia) = BOOT_METHOD;
+    let mut line = format!("{method}={vmedia}");
+    let words = parameters.iter().map(|(key, value)| format!("{key}={value}"));
+    for word in words.chain(arguments.split_ascii_whitespace().map(str::to_owned)) {
+        let refuse = |reason| IsoError::KernelArgument {
+            argument: shown(&word),
+            reason,
+        };
+        let key = word.split('=').next().unwrap_or_default();
+        if let Some(reason) = bad_value(&word, Reader::KernelLine) {
+            return Err(refuse(reason));
+        }
+        if RESERVED.contains(&key) {
+            return Err(refuse("is set by the boot loader; leave it out"));
+        }
+        if key == method {
+            if word != format!("{method}={vmedia}") {
+                return Err(refuse("is always `vmedia` on a boot ISO; leave it out"));
+            }
+            continue;
+        }
+        line.push(' ');
+        line.push_str(&word);
+    }
+    if line.len() > MAX_LINE {
+        return Err(IsoError::KernelLineTooLong {
+            len: line.len(),
+            max: MAX_LINE,
+        });
+    }
+    Ok(line)
+}
+
+/// `isolinux.cfg`: boots at once. The loader talks to the serial port that the kernel is told to talk to, and to none
+/// otherwise.
+pub(super) fn isolinux(line: &str) -> String {
+    let serial = serial_port(line)
+        .map(|(port, baud)| format!("serial {port} {baud}\n"))
+        .unwrap_or_default();
+    format!(
+        "{serial}default farrier\nprompt 0\ntimeout 1\nlabel farrier\n  kernel {KERNEL_PATH}\n  append initrd={RAMDISK_PATH} {line}\n"
+    )
+}
+
+/// `grub.cfg`. The serial console is left to the firmware, whose console GRUB writes to.
+///
+/// Each word stands in single quotes, in which GRUB changes nothing; no word holds one.
+pub(super) fn grub(line: &str) -> String {
+    let words: String = line.split(' ').map(|word| format!(" '{word}'")).collect();
+    format!(
+        "search --no-floppy --set=root --hint cd0 --file {MARKER_PATH}\nset default=0\nset timeout=0\nmenuentry 'Farrier' {{\n  linux {KERNEL_PATH}{words}\n  initrd {RAMDISK_PATH}\n}}\n"
+    )
+}
+
+/// Number and speed of the last serial port among the kernel's consoles.
+fn serial_port(line: &str) -> Option<(u8, u32)> {
+    let console = line
+        .split(' ')
+        .filter_map(|word| word.strip_prefix("console=ttyS"))
+        .next_back()?;
+    let (port, options) = console.split_once(',').unwrap_or((console, ""));
+    let digits = options.find(|c: char| !c.is_ascii_digit()).unwrap_or(options.len());
+    let port = port.parse().ok().filter(|port| *port < 4)?;
+    Some((port, options[..digits].parse().unwrap_or(9600)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(parameters: &[(&str, &str)], arguments: &str) -> Result<String, IsoError> {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        kernel_line(&parameters.iter().map(owned).collect::<Vec<_>>(), arguments)
+    }
+
+    #[test]
+    fn boot_method_is_there_exactly_once() {
+        let plain = "boot_method=vmedia";
+        assert_eq!(line(&[], "").unwrap(), plain);
+        assert_eq!(
+            line(&[("boot_method", "vmedia")], " boot_method=vmedia ").unwrap(),
+            plain
+        );
+        assert_eq!(
+            line(&[("ipa-api-url", "http://a")], "nofb  vga=normal\t-- text").unwrap(),
+            "boot_method=vmedia ipa-api-url=http://a nofb vga=normal -- text"
+        );
+        for (parameters, arguments) in [
+            (&[("boot_method", "pxe")][..], ""),
+            (&[], "boot_method=pxe"),
+            (&[], "boot_method"),
+        ] {
+            assert!(
+                matches!(line(parameters, arguments), Err(IsoError::KernelArgument { .. })),
+                "{arguments}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_boot_loader_would_change_is_refused() {
+        for arguments in [
+            "a\nkernel /other",
+            "a\r",
+            "\u{1b}[2J",
+            "a='b c'",
+            "a=\"b\"",
+            "a\\b",
+            "ü",
+            "initrd=/x",
+            "BOOT_IMAGE=x",
+        ] {
+            assert!(
+                matches!(line(&[], arguments), Err(IsoError::KernelArgument { .. })),
+                "{arguments:?}"
+            );
+        }
+        assert!(matches!(
+            line(&[("initrd", "x")], ""),
+            Err(IsoError::KernelArgument { .. })
+        ));
+        assert!(matches!(line(&[("k", "a b")], ""), Err(IsoError::Parameter(_))));
+        assert!(line(&[], &"x".repeat(MAX_LINE)).is_err());
+        let longest = "x".repeat(MAX_LINE - "boot_method=vmedia ".len());
+        assert!(line(&[], &longest).is_ok());
+    }
+
+    #[test]
+    fn more_parameters_than_a_kernel_survives_are_refused() {
+        let parameters = |count: usize, dot: &str| -> Vec<(String, String)> {
+            (0..count).map(|i| (format!("k{dot}{i}"), String::new())).collect()
+        };
+        assert!(kernel_line(&parameters(28, ""), "").is_ok());
+        assert!(kernel_line(&parameters(29, "."), "").is_ok());
+        let refused = kernel_line(&parameters(29, ""), "");
+        assert_eq!(refused, Err(IsoError::TooManyParameters { count: 29, max: 28 }));
+    }
+
+    #[test]
+    fn no_error_shows_a_value() {
+        for (parameters, arguments) in [
+            (&[("token", "hunter2 x")][..], ""),
+            (&[], "token=hunter2'"),
+            (&[], "token=hunter2\n"),
+        ] {
+            let error = line(parameters, arguments).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_loader_uses_the_serial_port_of_the_kernel() {
+        let check = |line: &str, expected| assert_eq!(serial_port(line), expected, "{line}");
+        check("boot_method=vmedia", None);
+        check("console=tty0 console=ttyS1,115200n8", Some((1, 115_200)));
+        check("console=ttyS0", Some((0, 9600)));
+        check("console=ttyS99,1", None);
+        check("console=ttySx", None);
+        assert!(isolinux("console=ttyS0,115200").starts_with("serial 0 115200\n"));
+        assert!(isolinux("quiet").starts_with("default "));
+    }
+
+    #[test]
+    fn grub_takes_every_word_as_it_is() {
+        let config = grub("boot_method=vmedia a=$b;c");
+        assert!(
+            config.contains("linux /boot/vmlinuz 'boot_method=vmedia' 'a=$b;c'\n"),
+            "{config}"
+        );
+    }
+}

@@ -1,0 +1,322 @@
+//! Reading an image at any place, and writing it into a file.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use model::Sha256;
+use rustix::io::Errno;
+
+use crate::layout::{Extent, Layout};
+use crate::source::{Source, SourceSet};
+
+/// Bytes per read where the kernel cannot copy by itself.
+const COPY_BUFFER: u64 = 1 << 20;
+
+/// Why a range of an image could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The range is not inside the image.
+    #[error("bytes {offset}+{len} are not inside the image of {size} bytes")]
+    OutOfRange {
+        /// Where the range starts.
+        offset: u64,
+        /// How long it is.
+        len: u64,
+        /// Bytes of the image.
+        size: u64,
+    },
+    /// A source is not there: fetch it again, then retry.
+    #[error("source {0} is not in the cache; fetch it again")]
+    SourceMissing(Sha256),
+    /// A source is shorter than the image needs, so it is not the content that its digest names.
+    #[error("source {sha256} has {found} bytes where {needed} are needed; remove it and fetch it again")]
+    SourceTruncated {
+        /// Which.
+        sha256: Sha256,
+        /// Bytes that the image needs of it.
+        needed: u64,
+        /// Bytes that it has.
+        found: u64,
+    },
+    /// The operating system could not read a source.
+    #[error("reading source {sha256} failed")]
+    SourceIo {
+        /// Which.
+        sha256: Sha256,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Why an image could not be written into a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// A source failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The file failed (a full disk, say).
+    #[error("writing the image file failed")]
+    File(#[source] io::Error),
+}
+
+impl Layout {
+    /// Fills `buf` with the bytes from `offset` on. Any range inside the image will do; blocks while sources are read.
+    pub fn read_at(&self, sources: &dyn SourceSet, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        let len = buf.len() as u64;
+        let end = offset.checked_add(len).filter(|end| *end <= self.size());
+        let Some(end) = end else {
+            return Err(ReadError::OutOfRange {
+                offset,
+                len,
+                size: self.size(),
+            });
+        };
+        let mut rest = buf;
+        for piece in self.pieces(offset..end) {
+            let len = usize::try_from(piece.len()).expect("a piece is no longer than the buffer");
+            let (part, after) = std::mem::take(&mut rest).split_at_mut(len);
+            rest = after;
+            match piece {
+                Extent::Literal(bytes) => part.copy_from_slice(&bytes),
+                Extent::Zero(_) => part.fill(0),
+                Extent::Source { sha256, offset, len } => {
+                    let source = open(sources, sha256, offset + len)?;
+                    source
+                        .read_at(offset, part)
+                        .map_err(|source| ReadError::SourceIo { sha256, source })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the whole image into `file`, replacing what it held, and waits until it is on the disk. Zeros become holes;
+    /// sources are reflinked where the file system can (aligned ranges on XFS or btrfs), else copied inside the kernel,
+    /// else read and written.
+    pub fn write_to(&self, sources: &dyn SourceSet, file: &File) -> Result<(), WriteError> {
+        file.set_len(0).map_err(WriteError::File)?;
+        file.set_len(self.size()).map_err(WriteError::File)?;
+        let mut at = 0;
+        for extent in self.extents() {
+            match extent {
+                Extent::Literal(bytes) => file.write_all_at(bytes, at).map_err(WriteError::File)?,
+                Extent::Zero(_) => {}
+                Extent::Source { sha256, offset, len } => {
+                    let source = open(sources, *sha256, offset + len)?;
+                    copy(&*source, *sha256, *offset, file, at, *len)?;
+                }
+            }
+            at += extent.len();
+        }
+        file.sync_all().map_err(WriteError::File)
+    }
+}
+
+fn open(sources: &dyn SourceSet, sha256: Sha256, needed: u64) -> Result<Arc<dyn Source>, ReadError> {
+    let source = sources.open(&sha256).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ReadError::SourceMissing(sha256),
+        _ => ReadError::SourceIo { sha256, source },
+    })?;
+    let found = source.len();
+    if found < needed {
+        return Err(ReadError::SourceTruncated { sha256, needed, found });
+    }
+    Ok(source)
+}
+
+fn copy(source: &dyn Source, sha256: Sha256, from: u64, file: &File, to: u64, len: u64) -> Result<(), WriteError> {
+    let done = match source.file() {
+        Some(source) => copy_in_kernel(source, from, file, to, len).map_err(WriteError::File)?,
+        None => 0,
+    };
+    let mut done = done;
+    let mut buffer = vec![0; usize::try_from(COPY_BUFFER.min(len - done)).unwrap_or(0)];
+    while done < len {
+        let part = usize::try_from(len - done).map_or(buffer.len(), |rest| rest.min(buffer.len()));
+        let part = &mut buffer[..part];
+        source
+            .read_at(from + done, part)
+            .map_err(|source| ReadError::SourceIo { sha256, source })?;
+        file.write_all_at(part, to + done).map_err(WriteError::File)?;
+        done += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// Copies what the kernel can copy by itself and returns how much that was. `copy_file_range` clones blocks where source,
+/// destination and file system allow it, so no clone call of our own is needed.
+fn copy_in_kernel(source: &File, from: u64, file: &File, to: u64, len: u64) -> io::Result<u64> {
+    let (mut from, mut to, mut done) = (from, to, 0);
+    while done < len {
+        let part = usize::try_from(len - done).unwrap_or(usize::MAX).min(1 << 30);
+        match rustix::fs::copy_file_range(source, Some(&mut from), file, Some(&mut to), part) {
+            // Zero: the source ended early or is a file that the kernel cannot tell the length of; reading will tell.
+            Ok(0) => break,
+            Ok(copied) => done += copied as u64,
+            Err(Errno::INTR) => {}
+            // Other file systems, old kernels, sandboxes: the caller reads and writes.
+            Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::BADF) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::LayoutBuilder;
+    use crate::layout::Kind;
+    use crate::source::{FileSource, MemorySource, SourceMap};
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    fn sha(byte: u8) -> Sha256 {
+        Sha256([byte; 32])
+    }
+
+    fn pattern(seed: u8, len: usize) -> Bytes {
+        (0..=250u8).map(|i| seed.wrapping_add(i)).cycle().take(len).collect()
+    }
+
+    fn sources() -> SourceMap {
+        let mut map = SourceMap::default();
+        for seed in 0..3 {
+            map.insert(sha(seed), Arc::new(MemorySource(pattern(seed, 5000))));
+        }
+        map
+    }
+
+    fn extent() -> impl Strategy<Value = Extent> {
+        prop_oneof![
+            (any::<u8>(), 0..400usize).prop_map(|(seed, len)| Extent::Literal(pattern(seed, len))),
+            (0..3u8, 0..2500u64, 0..2500u64).prop_map(|(seed, offset, len)| Extent::Source {
+                sha256: sha(seed),
+                offset,
+                len
+            }),
+            (0..3000u64).prop_map(Extent::Zero),
+        ]
+    }
+
+    fn expected(extents: &[Extent]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for extent in extents {
+            match extent {
+                Extent::Literal(literal) => bytes.extend_from_slice(literal),
+                Extent::Zero(len) => bytes.resize(bytes.len() + usize::try_from(*len).unwrap(), 0),
+                Extent::Source { sha256, offset, len } => {
+                    let start = usize::try_from(*offset).unwrap();
+                    let len = usize::try_from(*len).unwrap();
+                    bytes.extend_from_slice(&pattern(sha256.0[0], 5000)[start..start + len]);
+                }
+            }
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn any_partition_into_ranges_concatenates_to_the_whole(
+            extents in prop::collection::vec(extent(), 0..20),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let whole = expected(&extents);
+            let mut builder = LayoutBuilder::new(Kind::Other);
+            extents.iter().cloned().for_each(|extent| builder.extent(extent));
+            for layout in [builder.finish().unwrap(), Layout::from_extents(Kind::Other, extents).unwrap()] {
+                prop_assert_eq!(layout.size(), whole.len() as u64);
+                let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(whole.len() + 1)).collect();
+                cuts.extend([0, whole.len()]);
+                cuts.sort_unstable();
+                let mut read = Vec::new();
+                for range in cuts.windows(2) {
+                    let mut part = vec![0xEE; range[1] - range[0]];
+                    layout.read_at(&sources(), range[0] as u64, &mut part).unwrap();
+                    read.extend(part);
+                }
+                prop_assert!(read == whole);
+            }
+        }
+
+        #[test]
+        fn a_written_file_holds_what_reading_gives(extents in prop::collection::vec(extent(), 0..12)) {
+            let whole = expected(&extents);
+            let layout = Layout::from_extents(Kind::Other, extents).unwrap();
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), b"what was there before").unwrap();
+            layout.write_to(&sources(), file.as_file()).unwrap();
+            prop_assert!(std::fs::read(file.path()).unwrap() == whole);
+        }
+    }
+
+    #[test]
+    fn a_file_source_is_copied_by_the_kernel_at_any_alignment() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("source");
+        let content = pattern(7, 3_000_001);
+        std::fs::write(&path, &content).unwrap();
+        let mut sources = SourceMap::default();
+        sources.insert(sha(7), Arc::new(FileSource::open(&path).unwrap()));
+        for (lead, offset, len) in [
+            (4096, 0, 3_000_001),
+            (1, 0, 3_000_001),
+            (4096, 4095, 2_000_000),
+            (0, 3_000_000, 1),
+        ] {
+            let mut builder = LayoutBuilder::new(Kind::Other);
+            builder.zeros(lead);
+            builder.source(sha(7), offset, len);
+            let layout = builder.finish().unwrap();
+            let out = tempfile::NamedTempFile::new_in(dir.path()).unwrap();
+            layout.write_to(&sources, out.as_file()).unwrap();
+            let written = std::fs::read(out.path()).unwrap();
+            let (lead, offset, len) = (
+                usize::try_from(lead).unwrap(),
+                usize::try_from(offset).unwrap(),
+                usize::try_from(len).unwrap(),
+            );
+            assert_eq!(written.len(), lead + len);
+            assert!(written[..lead].iter().all(|byte| *byte == 0));
+            assert!(written[lead..] == content[offset..offset + len]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let mut builder = LayoutBuilder::new(Kind::Other);
+        builder.source(sha(1), 0, 6000);
+        builder.source(sha(9), 0, 10);
+        let layout = builder.finish().unwrap();
+        let read = |offset, len| layout.read_at(&sources(), offset, &mut vec![0; len]);
+        assert!(matches!(
+            read(0, 5999),
+            Err(ReadError::SourceTruncated {
+                needed: 5999,
+                found: 5000,
+                ..
+            })
+        ));
+        assert!(matches!(read(6000, 1), Err(ReadError::SourceMissing(missing)) if missing == sha(9)));
+        assert!(matches!(
+            read(6010, 1),
+            Err(ReadError::OutOfRange {
+                offset: 6010,
+                len: 1,
+                size: 6010
+            })
+        ));
+        assert!(matches!(read(u64::MAX, 1), Err(ReadError::OutOfRange { .. })));
+        assert!(read(6010, 0).is_ok());
+        let file = tempfile::tempfile().unwrap();
+        assert!(matches!(
+            layout.write_to(&sources(), &file),
+            Err(WriteError::Read(ReadError::SourceTruncated { .. }))
+        ));
+    }
+}
