@@ -1,0 +1,153 @@
+//! What stays in the cache, and what a crash leaves.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use image::SourceSet;
+use model::Sha256;
+use sources::{SourceError, Sources, SourcesConfig};
+
+use crate::{Site, sha256};
+
+/// Keeps 10 bytes, and nothing for being recent.
+fn tight(site: &Site, pins: Option<HashSet<Sha256>>) -> Sources {
+    Sources::new(SourcesConfig {
+        max_bytes: 10,
+        max_age: None,
+        keep_recent: Duration::ZERO,
+        pins: Arc::new(move || pins.clone()),
+        ..site.config()
+    })
+    .unwrap()
+}
+
+/// Makes content look as if it was last used so long ago.
+fn age(site: &Site, content: &[u8], ago: Duration) {
+    let name = sha256(content).to_string();
+    let file = std::fs::File::open(site.cache().join(&name[..2]).join(&name)).unwrap();
+    file.set_modified(SystemTime::now() - ago).unwrap();
+}
+
+fn kept(sources: &Sources) -> HashSet<Sha256> {
+    sources.entries().unwrap().iter().map(|entry| entry.sha256).collect()
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::test]
+async fn the_least_recently_used_goes_first() {
+    let site = Site::new();
+    let sources = tight(&site, Some(HashSet::new()));
+    let (old, older) = (site.file("old", b"1111"), site.file("older", b"2222"));
+    sources.fetch(&old, None).await.unwrap();
+    sources.fetch(&older, None).await.unwrap();
+    age(&site, b"1111", 2 * HOUR);
+    age(&site, b"2222", HOUR);
+    // Using it makes it recent again.
+    sources.open(&sha256(b"1111")).unwrap();
+    let new = sources.fetch(&site.file("new", b"3333"), None).await.unwrap();
+    assert_eq!(kept(&sources), HashSet::from([sha256(b"1111"), new.sha256]));
+    assert!(
+        sources
+            .open(&sha256(b"2222"))
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    );
+}
+
+#[tokio::test]
+async fn what_is_pinned_held_or_recent_stays_whatever_the_bounds() {
+    let site = Site::new();
+    let pinned = sha256(b"pinned pinned");
+    let sources = tight(&site, Some(HashSet::from([pinned])));
+    sources.fetch(&site.file("a", b"pinned pinned"), None).await.unwrap();
+    let held = sources.fetch(&site.file("b", b"held held held"), None).await.unwrap();
+    sources
+        .fetch(&site.file("c", b"loose loose loose"), None)
+        .await
+        .unwrap();
+    for content in [&b"pinned pinned"[..], b"held held held", b"loose loose loose"] {
+        age(&site, content, HOUR);
+    }
+    let pruned = sources.prune().unwrap();
+    assert_eq!((pruned.files, pruned.bytes), (1, 17));
+    assert_eq!(kept(&sources), HashSet::from([pinned, held.sha256]));
+    drop(held);
+    assert_eq!(sources.prune().unwrap().files, 1);
+    assert_eq!(kept(&sources), HashSet::from([pinned]));
+    let patient = Sources::new(SourcesConfig {
+        max_bytes: 0,
+        keep_recent: HOUR,
+        ..site.config()
+    })
+    .unwrap();
+    patient.fetch(&site.file("d", b"young"), None).await.unwrap();
+    assert!(kept(&patient).contains(&sha256(b"young")));
+}
+
+#[tokio::test]
+async fn nothing_is_removed_while_the_pins_cannot_be_told() {
+    let site = Site::new();
+    let sources = tight(&site, None);
+    sources
+        .fetch(&site.file("a", b"more than ten bytes"), None)
+        .await
+        .unwrap();
+    age(&site, b"more than ten bytes", HOUR);
+    assert_eq!(sources.prune().unwrap().files, 0);
+}
+
+#[tokio::test]
+async fn what_was_not_used_for_long_goes() {
+    let site = Site::new();
+    let sources = Sources::new(SourcesConfig {
+        max_age: Some(HOUR),
+        ..site.config()
+    })
+    .unwrap();
+    for content in [&b"old"[..], b"new"] {
+        sources.fetch(&site.file("x", content), None).await.unwrap();
+    }
+    age(&site, b"old", 2 * HOUR);
+    assert_eq!(sources.prune().unwrap().files, 1);
+    assert_eq!(kept(&sources), HashSet::from([sha256(b"new")]));
+}
+
+#[tokio::test]
+async fn a_restart_keeps_what_is_whole_and_removes_what_is_not() {
+    let site = Site::new();
+    let sources = site.sources();
+    sources.fetch(&site.file("a", b"whole"), None).await.unwrap();
+    let left = site.cache().join("tmp").join("fetch-left");
+    std::fs::write(&left, "half").unwrap();
+    // A second user of the cache must not take away what the first may be writing.
+    let second = site.sources();
+    assert!(left.exists());
+    drop((sources, second));
+    let sources = site.sources();
+    assert!(!left.exists());
+    assert_eq!(kept(&sources), HashSet::from([sha256(b"whole")]));
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_used_is_named() {
+    let site = Site::new();
+    let file = site.file("file", b"x");
+    let error = Sources::new(SourcesConfig::new(&file)).unwrap_err();
+    assert!(matches!(error, SourceError::Cache { .. }), "{error}");
+    assert!(error.to_string().contains(&file), "{error}");
+    let ca = Some(site.files().join("no-ca.pem"));
+    let error = Sources::new(SourcesConfig { ca, ..site.config() }).unwrap_err();
+    assert!(error.to_string().contains("no-ca.pem"), "{error}");
+}
+
+#[tokio::test]
+async fn contents_are_readable_by_nobody_else_and_writable_by_nobody() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new();
+    let fetched = site.sources().fetch(&site.file("a", b"x"), None).await.unwrap();
+    let name = fetched.sha256.to_string();
+    let mode = |path: std::path::PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(site.cache().join(&name[..2]).join(&name)), 0o400);
+    assert_eq!(mode(site.cache()), 0o700);
+}
