@@ -1,0 +1,354 @@
+//! Virtual media: eject what is there, insert, and believe it only when it can be read back.
+
+use model::{Device, Media};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use url::Url;
+
+use super::json::{at, text};
+use super::ladder::{Ask, Way, eject_ways, hpe, insert_ways};
+use super::message::{Cause, Complaint};
+use super::turn::{Again, Turn, Unchanged};
+use crate::{BmcError, InsertMedia};
+
+/// Longest URL that every BMC takes.
+const URL_CAP: usize = 255;
+
+/// Words of an image URL that must not appear in errors.
+pub(super) fn secrets(image: &InsertMedia) -> Vec<String> {
+    let text = image.url.expose();
+    let mut words = vec![text.to_owned()];
+    if let Ok(url) = Url::parse(text) {
+        let path = url.path().trim_matches('/');
+        words.extend([url.as_str(), path, url.password().unwrap_or_default()].map(str::to_owned));
+        words.extend(url.query().map(str::to_owned));
+    }
+    words.retain(|word| word.len() > 1);
+    words
+}
+
+/// The rules that an image URL must keep, whatever the BMC would say to it.
+pub(super) fn check_url(text: &str) -> Result<(), String> {
+    if text.len() > URL_CAP {
+        return Err(format!(
+            "the image URL is {} characters long and BMCs take at most {URL_CAP}: give the image server a shorter base URL",
+            text.len()
+        ));
+    }
+    if text
+        .chars()
+        .any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii())
+    {
+        return Err("the image URL holds a space, a control or a non-ASCII character: percent-encode it".into());
+    }
+    let Ok(url) = Url::parse(text) else {
+        return Err("the image URL is not a URL: give http://HOST/PATH or https://HOST/PATH".into());
+    };
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!(
+            "the image URL starts with `{}:`: a BMC fetches http and https only",
+            url.scheme()
+        ));
+    }
+    if url.fragment().is_some() {
+        return Err("the image URL holds a `#`, which is never sent to a server".into());
+    }
+    Ok(())
+}
+
+impl Turn<'_> {
+    pub(super) async fn media(&mut self, device: Device) -> Result<Media, BmcError> {
+        let mut first = None;
+        for path in self.slots(device).await? {
+            let slot = self.get(&path).await?;
+            if is_occupied(&slot) {
+                return Ok(read(&slot));
+            }
+            first.get_or_insert_with(|| read(&slot));
+        }
+        Ok(first.unwrap_or_default())
+    }
+
+    pub(super) async fn eject(&mut self, device: Device) -> Result<(), BmcError> {
+        for path in self.slots(device).await? {
+            self.empty(&path).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn insert(&mut self, device: Device, image: &InsertMedia) -> Result<(), BmcError> {
+        check_url(image.url.expose()).map_err(|rule| self.says_no(rule))?;
+        let mut first_refusal = None;
+        for path in self.slots(device).await? {
+            let slot = self.empty(&path).await?;
+            match self.insert_into(&path, &slot, image).await? {
+                None => return Ok(()),
+                Some(complaint) => drop(first_refusal.get_or_insert(complaint)),
+            }
+        }
+        Err(match first_refusal {
+            Some(complaint) => self.refused(complaint),
+            None => self.unsupported("it has no virtual media slot for it"),
+        })
+    }
+
+    /// `Some`: this slot will not have it, another may.
+    async fn insert_into(
+        &mut self,
+        path: &str,
+        slot: &Value,
+        image: &InsertMedia,
+    ) -> Result<Option<Complaint>, BmcError> {
+        let boots_once = hpe(slot);
+        if image.boot_once && boots_once.is_none() {
+            return Err(
+                self.unsupported("only HPE's virtual media can boot once by themselves: set the boot device instead")
+            );
+        }
+        let url = image.url.expose();
+        let certificate = image
+            .server_certificate
+            .as_deref()
+            .filter(|_| url.starts_with("https:"));
+        let mut refusal = None;
+        for way in insert_ways(slot, path, certificate.is_some()) {
+            let ask = Ask::insert(way.kind, url, certificate);
+            match self.ask(&way, ask).await {
+                Ok(()) => {
+                    refusal = None;
+                    break;
+                }
+                // It may be in all the same; reading back decides.
+                Err(Unchanged::Unanswered(error, true)) => {
+                    return if self.holds(path, url).await {
+                        self.finish(path, image, boots_once).await
+                    } else {
+                        Err(error)
+                    };
+                }
+                Err(Unchanged::Unanswered(error, false)) => return Err(error),
+                Err(Unchanged::Refused(complaint)) => {
+                    let definite = matches!(
+                        complaint.cause,
+                        Cause::Refused | Cause::NotSupported | Cause::NotFound | Cause::Precondition
+                    );
+                    // A retried request may be refused because the first one got through.
+                    if !definite {
+                        return if complaint.cause != Cause::Login && self.holds(path, url).await {
+                            self.finish(path, image, boots_once).await
+                        } else {
+                            Err(self.refused(complaint))
+                        };
+                    }
+                    refusal.get_or_insert(complaint);
+                }
+            }
+        }
+        match refusal {
+            // The slot was empty before, so an earlier try whose answer got lost went through.
+            Some(complaint) if !self.holds(path, url).await => return Ok(Some(complaint)),
+            Some(_) => {}
+            None => self.until_inserted(path, url).await?,
+        }
+        self.finish(path, image, boots_once).await
+    }
+
+    async fn finish(
+        &mut self,
+        path: &str,
+        image: &InsertMedia,
+        hpe: Option<&'static str>,
+    ) -> Result<Option<Complaint>, BmcError> {
+        if let Some(namespace) = hpe.filter(|_| image.boot_once) {
+            let body = json!({"Oem": {namespace: {"BootOnNextServerReset": true}}});
+            self.change(Method::PATCH, path, &body, Again::Freely)
+                .await
+                .map_err(|why| self.unchanged(why))?;
+        }
+        Ok(None)
+    }
+
+    /// Sends one ask, changed as often as the BMC names something to add or to leave out.
+    async fn ask(&mut self, way: &Way, mut ask: Ask) -> Result<(), Unchanged> {
+        loop {
+            let body = ask.body(way.kind);
+            match self.change(way.method(), &way.path, &body, Again::Freely).await {
+                Ok(_) => return Ok(()),
+                Err(Unchanged::Refused(complaint)) if complaint.cause == Cause::Refused => {
+                    ask = ask.after(&complaint).ok_or(Unchanged::Refused(complaint))?;
+                }
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    /// Empties one slot, waits until the BMC says so, and returns what it then shows.
+    async fn empty(&mut self, path: &str) -> Result<Value, BmcError> {
+        let slot = self.get(path).await?;
+        if !is_occupied(&slot) {
+            return Ok(slot);
+        }
+        let mut failure = None;
+        for way in eject_ways(&slot, path) {
+            match self.ask(&way, Ask::eject(way.kind)).await {
+                Ok(()) => {
+                    failure = None;
+                    break;
+                }
+                Err(Unchanged::Unanswered(error, false)) => return Err(error),
+                Err(why) => drop(failure.get_or_insert(why)),
+            }
+        }
+        if let Some(why) = failure {
+            // Somebody else may have emptied it, or a lost answer was a yes.
+            let slot = self.get(path).await?;
+            return if is_occupied(&slot) {
+                Err(self.unchanged(why))
+            } else {
+                Ok(slot)
+            };
+        }
+        self.until_empty(path).await
+    }
+
+    /// BMCs go on saying `Inserted` for seconds after an eject; what is inserted meanwhile gets lost.
+    async fn until_empty(&mut self, path: &str) -> Result<Value, BmcError> {
+        let end = Instant::now() + self.bmc.deadlines.settle;
+        loop {
+            let slot = self.get(path).await?;
+            if !is_occupied(&slot) {
+                return Ok(slot);
+            }
+            if Instant::now() >= end || !self.pause(self.bmc.deadlines.poll).await {
+                return Err(self.busy(format!(
+                    "it took the eject, but {:?} later the media are still inserted",
+                    self.bmc.deadlines.settle
+                )));
+            }
+        }
+    }
+
+    async fn until_inserted(&mut self, path: &str, url: &str) -> Result<(), BmcError> {
+        let end = Instant::now() + self.bmc.deadlines.settle;
+        loop {
+            let slot = self.get(path).await?;
+            if shows(&slot, url) {
+                return Ok(());
+            }
+            if Instant::now() >= end || !self.pause(self.bmc.deadlines.poll).await {
+                let instead = if is_occupied(&slot) {
+                    "another image is inserted"
+                } else {
+                    "nothing is inserted"
+                };
+                return Err(self.says_no(format!(
+                    "it took the image, but {:?} later {instead}: check that the BMC itself can reach the image server",
+                    self.bmc.deadlines.settle
+                )));
+            }
+        }
+    }
+
+    async fn holds(&mut self, path: &str, url: &str) -> bool {
+        self.get(path).await.is_ok_and(|slot| shows(&slot, url))
+    }
+}
+
+fn read(slot: &Value) -> Media {
+    let inserted = is_occupied(slot);
+    let connected = match text(slot, &["ConnectedVia"]) {
+        Some(via) => via != "NotConnected",
+        None => inserted,
+    };
+    let url = text(slot, &["Image"]).filter(|url| !url.is_empty());
+    Media {
+        inserted,
+        connected: inserted && connected,
+        write_protected: at(slot, &["WriteProtected"]).and_then(Value::as_bool).unwrap_or(false),
+        url: url.map(|url| url.chars().take(2048).collect()),
+    }
+}
+
+/// `Inserted` counts where there is one, since some leave a stale `Image` behind an eject.
+fn is_occupied(slot: &Value) -> bool {
+    match at(slot, &["Inserted"]).and_then(Value::as_bool) {
+        Some(inserted) => inserted,
+        None => text(slot, &["Image"]).is_some_and(|image| !image.is_empty()),
+    }
+}
+
+/// Whether the slot holds this image. Credentials in the URL are not shown by every BMC, and some show no URL at all.
+fn shows(slot: &Value, url: &str) -> bool {
+    if !is_occupied(slot) {
+        return false;
+    }
+    match text(slot, &["Image"]).filter(|image| !image.is_empty()) {
+        Some(image) => image == url || bare(image).is_some_and(|image| Some(image) == bare(url)),
+        None => true,
+    }
+}
+
+fn bare(url: &str) -> Option<Url> {
+    let mut url = Url::parse(url).ok()?;
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    Some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Secret;
+
+    use super::*;
+
+    #[test]
+    fn an_image_url_is_checked_before_the_bmc_sees_it() {
+        assert_eq!(check_url("http://10.0.0.1:8080/v/abc/boot.iso"), Ok(()));
+        assert_eq!(check_url("https://[fd00::1]/x.img?sig=1"), Ok(()));
+        let long = format!("http://h/{}.iso", "a".repeat(250));
+        for (url, rule) in [
+            ("file:///srv/s3cret.iso", "http and https only"),
+            ("nfs://h/s3cret", "http and https only"),
+            ("/srv/s3cret.iso", "not a URL"),
+            ("http://h/s3cret iso", "percent-encode"),
+            ("http://h/s3cret\n", "percent-encode"),
+            ("http://h/s3cret#x", "`#`"),
+            ("http://", "not a URL"),
+            (long.as_str(), "at most 255"),
+        ] {
+            let error = check_url(url).unwrap_err();
+            assert!(error.contains(rule) && !error.contains("s3cret"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_slot_is_judged_by_inserted_and_by_the_image_without_credentials() {
+        let url = "http://u:p@h/a.iso";
+        for (slot, occupied, holds) in [
+            (json!({"Inserted": true, "Image": url}), true, true),
+            (json!({"Inserted": true, "Image": "http://h/a.iso"}), true, true),
+            (json!({"Inserted": true, "Image": "http://h/b.iso"}), true, false),
+            (json!({"Inserted": true, "Image": null}), true, true),
+            (json!({"Inserted": false, "Image": url}), false, false),
+            (json!({"Image": url}), true, true),
+            (json!({"Image": ""}), false, false),
+            (json!({"Inserted": "yes", "Image": 7}), false, false),
+        ] {
+            assert_eq!((is_occupied(&slot), shows(&slot, url)), (occupied, holds), "{slot}");
+        }
+    }
+
+    #[test]
+    fn the_secret_words_of_an_image_cover_path_query_and_password() {
+        let image = InsertMedia {
+            url: Secret::new("http://u:pw@h/tok/a.iso?s=1"),
+            boot_once: false,
+            server_certificate: None,
+        };
+        let words = secrets(&image);
+        for word in ["tok/a.iso", "s=1", "pw"] {
+            assert!(words.iter().any(|hidden| hidden == word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Redfish (DSP0266) as HPE's iLO 5 and 6 and other BMCs speak it.
+//!
+//! One conversation at a time with each BMC: a verb waits for its turn, then reads, changes and reads back within its
+//! deadline. Everything is found by links from `/redfish/v1/`. What a BMC answers is hostile until proven otherwise.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use model::{BmcAddress, BootDevice, BootMode, Device, Media, PowerAction, PowerState, Secret, ServerIdentity};
+use reqwest::Client;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use crate::{Bmc, BmcError, InsertMedia, RawReply};
+
+mod boot;
+mod config;
+mod identity;
+mod json;
+mod ladder;
+mod media;
+mod message;
+mod power;
+mod raw;
+mod session;
+mod text;
+mod tls;
+mod topology;
+mod turn;
+
+pub use config::{Ca, Deadlines, RedfishConfig, Tls};
+
+use session::Login;
+use topology::Topology;
+use turn::Turn;
+
+/// A BMC that speaks Redfish.
+pub struct RedfishBmc {
+    address: BmcAddress,
+    origin: Url,
+    client: Client,
+    user: String,
+    password: Secret,
+    session: bool,
+    system: Option<String>,
+    deadlines: Deadlines,
+    fence: std::sync::Arc<dyn crate::Fence>,
+    /// One conversation at a time.
+    turn: Semaphore,
+    login: Mutex<Option<Login>>,
+    topology: Mutex<Option<Topology>>,
+}
+
+impl RedfishBmc {
+    /// Checks the settings and reads the CA. Nothing is sent yet.
+    pub fn new(config: RedfishConfig) -> Result<Self, BmcError> {
+        let origin = config::origin(&config.address)?;
+        let client = tls::client(&config.tls, &config.deadlines).map_err(|reason| BmcError::Settings {
+            address: config.address.clone(),
+            reason,
+        })?;
+        Ok(Self {
+            address: config.address,
+            origin,
+            client,
+            user: config.user,
+            password: config.password,
+            session: config.session,
+            system: config.system,
+            deadlines: config.deadlines,
+            fence: config.fence,
+            turn: Semaphore::new(1),
+            login: Mutex::new(None),
+            topology: Mutex::new(None),
+        })
+    }
+
+    /// Path of the open session, for the record: a successor deletes it, so that a late request of ours gets 401.
+    pub fn session_uri(&self) -> Option<String> {
+        match self.login() {
+            Some(Login::Session { uri, .. }) => uri,
+            _ => None,
+        }
+    }
+
+    /// Deletes a session by its recorded path, such as a predecessor's; one that is gone is a success.
+    pub async fn delete_session(&self, uri: &str) -> Result<(), BmcError> {
+        self.verb("end a session", vec![], |mut turn| async move {
+            turn.delete_session(uri).await
+        })
+        .await
+    }
+
+    /// Forgets the open session without deleting it; the next request logs in anew.
+    fn forget_session(&self) {
+        *locked(&self.login) = None;
+    }
+
+    fn login(&self) -> Option<Login> {
+        locked(&self.login).clone()
+    }
+
+    fn remember(&self, login: Login) {
+        *locked(&self.login) = Some(login);
+    }
+
+    fn topology(&self) -> Option<Topology> {
+        locked(&self.topology).clone()
+    }
+
+    fn remember_topology(&self, topology: Topology) {
+        *locked(&self.topology) = Some(topology);
+    }
+
+    fn forget_topology(&self) {
+        *locked(&self.topology) = None;
+    }
+
+    /// Runs a verb in its turn and within its deadline, a second time if cached paths turned out to be gone. `hide` holds
+    /// texts that no error may repeat.
+    async fn verb<'a, T, W>(
+        &'a self,
+        action: &'static str,
+        mut hide: Vec<String>,
+        work: impl Fn(Turn<'a>) -> W,
+    ) -> Result<T, BmcError>
+    where
+        W: Future<Output = Result<T, BmcError>>,
+    {
+        let until = Instant::now() + self.deadlines.verb;
+        hide.push(self.password.expose().to_owned());
+        let turn = || Turn {
+            bmc: self,
+            action,
+            until,
+            hide: hide.clone(),
+        };
+        let late = || turn().timed_out(self.deadlines.verb);
+        let Ok(Ok(_turn)) = timeout_at(until, self.turn.acquire()).await else {
+            return Err(turn().busy(format!(
+                "an earlier request of this conductor still runs after {:.0?}",
+                self.deadlines.verb
+            )));
+        };
+        let run = async {
+            let cached = self.topology().is_some();
+            let result = work(turn()).await;
+            if result.is_err() && cached && self.topology().is_none() {
+                return work(turn()).await;
+            }
+            result
+        };
+        timeout_at(until, run).await.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each critical section is one assignment or clone, so a poisoned value is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for RedfishBmc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedfishBmc")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Bmc for RedfishBmc {
+    async fn identity(&self) -> Result<ServerIdentity, BmcError> {
+        self.verb(
+            "tell who it is",
+            vec![],
+            |mut turn| async move { turn.identity().await },
+        )
+        .await
+    }
+
+    async fn power_state(&self) -> Result<PowerState, BmcError> {
+        self.verb("tell its power state", vec![], |mut turn| async move {
+            turn.power_state().await
+        })
+        .await
+    }
+
+    async fn set_power(&self, action: PowerAction) -> Result<(), BmcError> {
+        let name = match action {
+            PowerAction::On => "power on",
+            PowerAction::Off => "power off",
+            PowerAction::SoftOff => "shut down",
+            PowerAction::ForceRestart | PowerAction::SoftRestart => "restart",
+        };
+        self.verb(name, vec![], |mut turn| async move { turn.set_power(action).await })
+            .await
+    }
+
+    async fn media(&self, device: Device) -> Result<Media, BmcError> {
+        let name = match device {
+            Device::Cdrom => "tell what its virtual CD holds",
+            Device::Floppy => "tell what its virtual floppy holds",
+        };
+        self.verb(name, vec![], |mut turn| async move { turn.media(device).await })
+            .await
+    }
+
+    async fn insert_media(&self, device: Device, image: &InsertMedia) -> Result<(), BmcError> {
+        let name = match device {
+            Device::Cdrom => "insert the virtual CD",
+            Device::Floppy => "insert the virtual floppy",
+        };
+        self.verb(name, media::secrets(image), |mut turn| async move {
+            turn.insert(device, image).await
+        })
+        .await
+    }
+
+    async fn eject_media(&self, device: Device) -> Result<(), BmcError> {
+        let name = match device {
+            Device::Cdrom => "eject the virtual CD",
+            Device::Floppy => "eject the virtual floppy",
+        };
+        self.verb(name, vec![], |mut turn| async move { turn.eject(device).await })
+            .await
+    }
+
+    async fn set_boot_device(&self, device: BootDevice, persistent: bool) -> Result<(), BmcError> {
+        self.verb("set the boot device", vec![], |mut turn| async move {
+            turn.set_boot_device(device, persistent).await
+        })
+        .await
+    }
+
+    async fn boot_mode(&self) -> Result<BootMode, BmcError> {
+        self.verb("tell its boot mode", vec![], |mut turn| async move {
+            turn.boot_mode().await
+        })
+        .await
+    }
+
+    async fn set_boot_mode(&self, mode: BootMode) -> Result<(), BmcError> {
+        self.verb("set the boot mode", vec![], |mut turn| async move {
+            turn.set_boot_mode(mode).await
+        })
+        .await
+    }
+
+    async fn secure_boot(&self) -> Result<bool, BmcError> {
+        self.verb("tell whether secure boot is on", vec![], |mut turn| async move {
+            turn.secure_boot().await
+        })
+        .await
+    }
+
+    async fn set_secure_boot(&self, enabled: bool) -> Result<(), BmcError> {
+        self.verb("switch secure boot", vec![], |mut turn| async move {
+            turn.set_secure_boot(enabled).await
+        })
+        .await
+    }
+
+    async fn raw_redfish(&self, method: &str, path: &str, body: Option<&str>) -> Result<RawReply, BmcError> {
+        self.verb("answer a raw request", vec![], |mut turn| async move {
+            turn.raw(method, path, body).await
+        })
+        .await
+    }
+
+    async fn close(&self) {
+        let ended = self.verb(
+            "end its session",
+            vec![],
+            |mut turn| async move { turn.end_session().await },
+        );
+        if let Err(error) = ended.await {
+            // The BMC drops it by itself after its idle time.
+            tracing::debug!(%error, "session left open");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The Redfish client against a peer that scripts every answer and records every request.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod conversation;
+mod ilo5;
+mod media;
+mod peer;
+mod server;
+mod tls;
