@@ -1,0 +1,306 @@
+//! The runtime's face: one method for each function that a plugin exports, and how a single call runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Device, Secret};
+use tokio::time::timeout_at;
+
+use crate::broker::{Broker, Root};
+use crate::calls::Parameter;
+use crate::catalog::{Catalog, ComponentSource, PluginConfig, PluginInfo, Role};
+use crate::engine::Engine;
+use crate::report::{CallReport, Observer, Outcome};
+use crate::run::{Answer, Entry, Inner, Nested, failed};
+use crate::take_over::{self, Observation, Step};
+use crate::world::{CallContext, Candidate, Choice, Location, Request, World};
+use crate::{CallError, CallFailure, Limits, LoadError, SiteFacts};
+
+/// The built-in policies may wait longer than a site's own plugins by default: for a ramdisk that is fetched for the first
+/// time, and for a slow BMC.
+const BUILT_IN_WALL: Duration = Duration::from_secs(900);
+
+/// What a [`Runtime`] is made of.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeConfig {
+    /// The site's plugins, in the order of the site file.
+    pub plugins: Vec<PluginConfig>,
+    /// Settings of the built-in plugins by role (a JSON object each), where the site has any.
+    pub built_in_settings: BTreeMap<Role, serde_json::Value>,
+    /// Facts that hold for the whole site; plugins see them under `site.`.
+    pub site_facts: SiteFacts,
+    /// Dead media of active servers are replaced at once (`[take-over] reinsert-active = "now"`).
+    pub reinsert_active_now: bool,
+}
+
+/// A method that a vendor plugin adds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VendorMethod {
+    /// Its name.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// HTTP methods by which it may be called.
+    pub http_methods: Vec<String>,
+    /// It may take long: the caller is answered before it ends.
+    pub asynchronous: bool,
+    /// JSON Schema of its arguments.
+    pub arguments: String,
+}
+
+/// What a call gave, and what it cost.
+#[derive(Debug)]
+pub struct Called<T> {
+    /// What the plugin answered, or why it was stopped.
+    pub result: Result<T, CallError>,
+    /// What the call cost.
+    pub report: CallReport,
+}
+
+/// The site's plugins, ready to be called. Cheap to clone.
+#[derive(Clone)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+impl Runtime {
+    /// Loads, checks and compiles every plugin, the built-in ones last, and starts each once to see that it can be.
+    pub async fn new(
+        engine: &Engine,
+        config: RuntimeConfig,
+        world: Arc<dyn World>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, LoadError> {
+        let RuntimeConfig {
+            site_facts,
+            reinsert_active_now,
+            ..
+        } = config.clone();
+        let mut catalog = Catalog::new(engine.clone());
+        // Compiling takes a fraction of a second a plugin, too long for a thread that serves.
+        let loading = tokio::task::spawn_blocking(move || {
+            config
+                .plugins
+                .iter()
+                .try_for_each(|plugin| catalog.add(plugin, false))?;
+            built_ins(&config)
+                .iter()
+                .try_for_each(|plugin| catalog.add(plugin, true))?;
+            Ok(catalog)
+        });
+        let catalog = loading.await.map_err(|error| LoadError::Engine(error.to_string()))??;
+        let engine = engine.clone();
+        let inner = Arc::new(Inner {
+            engine,
+            catalog,
+            world,
+            observer,
+            site_facts,
+            reinsert_active_now,
+        });
+        for bound in inner.catalog.all() {
+            inner.try_start(bound).await?;
+        }
+        Ok(Self { inner })
+    }
+
+    /// Every plugin, by role, in the order in which they are asked.
+    pub fn plugins(&self) -> Vec<PluginInfo> {
+        self.inner.catalog.list()
+    }
+
+    /// The plugin that decides for this node in this role.
+    pub fn plugin_for(&self, role: Role, node: &model::Node) -> Option<String> {
+        let (_, bound) = self.inner.catalog.find(role, 0, node, &self.inner.site_facts)?;
+        Some(bound.id.clone())
+    }
+
+    /// Media in and boot device set for a ramdisk with these parameters. Power is the caller's.
+    pub async fn prepare_ramdisk(&self, context: &Arc<CallContext>, parameters: &[Parameter]) -> Called<()> {
+        self.vmedia(context, |_| Entry::PrepareRamdisk(parameters.to_vec()))
+            .await
+    }
+
+    /// Media out, floppy withdrawn.
+    pub async fn clean_up_ramdisk(&self, context: &Arc<CallContext>) -> Called<()> {
+        self.vmedia(context, |_| Entry::CleanUpRamdisk).await
+    }
+
+    /// Makes the deployed instance boot.
+    pub async fn prepare_instance(&self, context: &Arc<CallContext>) -> Called<()> {
+        self.vmedia(context, |_| Entry::PrepareInstance).await
+    }
+
+    /// Undoes that.
+    pub async fn clean_up_instance(&self, context: &Arc<CallContext>) -> Called<()> {
+        self.vmedia(context, |_| Entry::CleanUpInstance).await
+    }
+
+    /// Puts what the caller names into a device.
+    pub async fn attach(&self, context: &Arc<CallContext>, device: Device, url: &Secret) -> Called<()> {
+        self.vmedia(context, |broker| Entry::Attach(device, broker.accept(external(url))))
+            .await
+    }
+
+    /// Empties a device.
+    pub async fn detach(&self, context: &Arc<CallContext>, device: Device) -> Called<()> {
+        self.vmedia(context, |_| Entry::Detach(device)).await
+    }
+
+    /// Boots an ISO that the caller names, once. Power is the caller's.
+    pub async fn boot_into_iso(&self, context: &Arc<CallContext>, url: &Secret) -> Called<()> {
+        self.vmedia(context, |broker| Entry::BootIntoIso(broker.accept(external(url))))
+            .await
+    }
+
+    /// What a successor should do about the node. A plan that would touch an active server counts as a failure.
+    pub async fn plan_take_over(&self, context: &Arc<CallContext>, observation: &Observation) -> Called<Vec<Step>> {
+        let entry = Entry::Plan(observation.clone());
+        let is_active = context.node.provision_state.is_active();
+        let now = self.inner.reinsert_active_now;
+        let check = |answer| match answer {
+            Answer::Steps(steps) => take_over::check(&steps, observation, is_active, now).map(|()| steps),
+            _ => Err(of_another_type()),
+        };
+        built_in(self.root(Role::TakeOver, context, |_| entry, check).await)
+    }
+
+    /// Which backend takes an artefact.
+    pub async fn select_backend(
+        &self,
+        context: &Arc<CallContext>,
+        request: &Request,
+        candidates: &[Candidate],
+    ) -> Called<Choice> {
+        let entry = Entry::Select(request.clone(), candidates.to_vec());
+        let check = |answer| match answer {
+            Answer::Choice(choice) if candidates.iter().any(|candidate| candidate.id == choice.backend) => Ok(choice),
+            Answer::Choice(_) => Err(CallFailure::Unusable(
+                "it chose a backend that was not offered".to_owned(),
+            )),
+            _ => Err(of_another_type()),
+        };
+        built_in(self.root(Role::BackendSelection, context, |_| entry, check).await)
+    }
+
+    /// Methods that the node's vendor plugin adds; `None` if it has no such plugin.
+    pub async fn vendor_methods(&self, context: &Arc<CallContext>) -> Option<Called<Vec<VendorMethod>>> {
+        let check = |answer| match answer {
+            Answer::Methods(methods) => Ok(methods),
+            _ => Err(of_another_type()),
+        };
+        self.root(Role::Vendor, context, |_| Entry::Methods, check).await
+    }
+
+    /// Calls one of them; arguments and answer are JSON texts. `None` if the node has no vendor plugin.
+    pub async fn vendor_call(
+        &self,
+        context: &Arc<CallContext>,
+        method: &str,
+        arguments: &str,
+    ) -> Option<Called<serde_json::Value>> {
+        let entry = Entry::Vendor {
+            method: method.to_owned(),
+            arguments: arguments.to_owned(),
+        };
+        let check = |answer| match answer {
+            Answer::Text(text) => {
+                serde_json::from_str(&text).map_err(|error| CallFailure::Unusable(format!("it is no JSON: {error}")))
+            }
+            _ => Err(of_another_type()),
+        };
+        self.root(Role::Vendor, context, |_| entry, check).await
+    }
+
+    async fn vmedia(&self, context: &Arc<CallContext>, entry: impl FnOnce(&mut Broker) -> Entry + Send) -> Called<()> {
+        built_in(self.root(Role::Vmedia, context, entry, |_| Ok(())).await)
+    }
+
+    /// A call that no other led to: it takes a permit and sets the deadline for all that follow from it. `check` says
+    /// whether the answer can be used. `None` if no plugin of this role matches the node.
+    async fn root<T>(
+        &self,
+        role: Role,
+        context: &Arc<CallContext>,
+        entry: impl FnOnce(&mut Broker) -> Entry + Send,
+        check: impl FnOnce(Answer) -> Result<T, CallFailure> + Send,
+    ) -> Option<Called<T>> {
+        let inner = &self.inner;
+        let (number, bound) = inner.catalog.find(role, 0, &context.node, &inner.site_facts)?;
+        let root = Arc::new(Root::new(&bound.limits));
+        let permit = timeout_at(root.deadline, inner.engine.0.permits.acquire()).await;
+        let mut called = match permit {
+            Ok(Ok(_permit)) => {
+                let nested = Nested { root, depth: 0, number };
+                Arc::clone(inner).run(Arc::clone(context), bound, nested, entry).await
+            }
+            _ => inner.not_run(context, &bound),
+        };
+        let result = called.result.and_then(|answer| {
+            check(answer).map_err(|failure| {
+                called.report.outcome = Outcome::Failed(failure.cause());
+                failed(&called.report.plugin, called.report.function, failure)
+            })
+        });
+        inner.observer.call_ended(&called.report);
+        Some(Called {
+            result,
+            report: called.report,
+        })
+    }
+}
+
+fn built_in<T>(called: Option<Called<T>>) -> Called<T> {
+    called.expect("the built-in plugin of each of these roles matches every node")
+}
+
+fn of_another_type() -> CallFailure {
+    CallFailure::Unusable("it is of another type than the function's".to_owned())
+}
+
+fn built_ins(config: &RuntimeConfig) -> [PluginConfig; 3] {
+    [
+        (
+            Role::BackendSelection,
+            &include_bytes!(concat!(env!("OUT_DIR"), "/backend_selection.wasm"))[..],
+        ),
+        (
+            Role::Vmedia,
+            &include_bytes!(concat!(env!("OUT_DIR"), "/vmedia.wasm"))[..],
+        ),
+        (
+            Role::TakeOver,
+            &include_bytes!(concat!(env!("OUT_DIR"), "/take_over.wasm"))[..],
+        ),
+    ]
+    .map(|(role, bytes)| PluginConfig {
+        role,
+        component: ComponentSource::Bytes {
+            name: format!("built-in:{role}"),
+            bytes: bytes.into(),
+        },
+        digest: None,
+        matches: crate::Match::new(),
+        grant: None,
+        limits: Limits {
+            wall: BUILT_IN_WALL,
+            ..Limits::default()
+        },
+        settings: config
+            .built_in_settings
+            .get(&role)
+            .cloned()
+            .unwrap_or(serde_json::Value::Null),
+    })
+}
+
+fn external(url: &Secret) -> Location {
+    Location {
+        backend: None,
+        kind: None,
+        url: url.clone(),
+        digest: None,
+        expires: None,
+    }
+}

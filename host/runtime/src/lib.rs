@@ -1,0 +1,48 @@
+//! The plugin host: the only crate that knows Wasmtime.
+//!
+//! A [`Runtime`] holds the site's plugins, compiled once. Each call gets a fresh store from a cached pre-instance; every
+//! host call of the guest goes through one broker: grants → budget → envelope → journal → do → journal its result. A guest
+//! that traps, spins, hoards or asks for what it was not granted ends its own call with a typed error and nothing else.
+//! Image bytes and secrets never enter a guest.
+//!
+//! What the world is stands behind [`World`]: [`live`] is the real one.
+
+mod abi;
+mod binding;
+mod broker;
+mod call;
+mod calls;
+mod catalog;
+mod component;
+mod engine;
+mod envelope;
+mod error;
+mod facts;
+mod glob;
+mod grants;
+mod limits;
+pub mod live;
+mod load_error;
+mod nouns;
+mod parts;
+mod report;
+mod run;
+mod take_over;
+mod world;
+
+pub use binding::Match;
+pub use call::{Called, Runtime, RuntimeConfig, VendorMethod};
+pub use calls::{
+    BootIsoSpec, FloppySpec, HostCall, ImageHandle, ImageInfo, InsertOptions, IsoSource, Level, LocationHandle,
+    LocationInfo, Media, Parameter, RawReply, Renewal, Reply, SmallFile, Value, Versioned,
+};
+pub use catalog::{ComponentSource, PluginConfig, PluginInfo, Role};
+pub use engine::Engine;
+pub use error::{CallError, CallFailure, DriverError, LEASE_ENDING};
+pub use facts::SiteFacts;
+pub use grants::{Functions, Grants, ImageGrant, RawGrant, StorageGrant};
+pub use limits::Limits;
+pub use load_error::LoadError;
+pub use report::{CallReport, Observer, Outcome, Unobserved};
+pub use take_over::{InterruptedStep, Observation, ObservedArtefact, Repeat, Step, UrlState};
+pub use world::{CallContext, Candidate, Choice, Location, Placement, Request, Session, World};
