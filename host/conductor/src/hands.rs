@@ -1,0 +1,196 @@
+//! What the conductor works through: the site's policies, the server's power, what is published.
+//!
+//! The binary wires these traits to the plugin runtime, the BMC client and the backends. Every call that changes something is
+//! fenced by the lease and journalled by its implementation.
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use model::{ArtefactKind, BootMode, Device, Media, Node, PowerAction, PowerState, Secret, ServerIdentity, Tenure};
+
+/// What a policy, the power wiring or a backend failed with, reduced to what the conductor decides on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    /// What to do about it.
+    pub class: ErrorClass,
+    /// For `last_error`: what was tried, where, and the remedy. Holds no secret.
+    pub message: String,
+}
+
+/// What the conductor does about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// Worth another try within the state's deadline (busy, conflict, time-out, unreachable).
+    Retry(Option<Duration>),
+    /// Fails the state.
+    Fail,
+    /// This conductor's lease ends: leave the node alone, a successor goes on.
+    LeaseEnding,
+}
+
+/// On whose behalf a call runs; goes into the journal and decides what the envelope allows.
+#[derive(Debug, Clone)]
+pub struct Errand {
+    /// The node as it was when the call began, with its secrets.
+    pub node: Node,
+    /// This conductor's hold on it.
+    pub tenure: Tenure,
+    /// An operator's request started the call (allows eject, power and boot mode on an active node).
+    pub by_operator: bool,
+}
+
+/// A parameter for the ramdisk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// `ipa-api-url`, …
+    pub key: String,
+    /// Plain text, or the name of a secret of the node ("agent-token") that the host puts in.
+    pub value: ParameterValue,
+}
+
+/// See [`Parameter`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParameterValue {
+    /// As it stands.
+    Plain(String),
+    /// By name.
+    Secret(String),
+}
+
+/// The site's policies for a node: its `vmedia` and `take-over` plugins.
+#[async_trait]
+pub trait Policies: Send + Sync {
+    /// Media in and boot device set for the deploy, clean or rescue ramdisk.
+    async fn prepare_ramdisk(&self, errand: &Errand, parameters: &[Parameter]) -> Result<(), CallError>;
+    /// Media out, floppy withdrawn.
+    async fn clean_up_ramdisk(&self, errand: &Errand) -> Result<(), CallError>;
+    /// Makes the deployed instance boot: from disk, or from its boot ISO.
+    async fn prepare_instance(&self, errand: &Errand) -> Result<(), CallError>;
+    /// Undoes that.
+    async fn clean_up_instance(&self, errand: &Errand) -> Result<(), CallError>;
+    /// Boots an ISO of the operator's own, once. Power is the caller's.
+    async fn boot_into_iso(&self, errand: &Errand, url: &str) -> Result<(), CallError>;
+    /// What a successor should do about this node. Pure.
+    async fn plan_take_over(&self, errand: &Errand, observation: &Observation) -> Result<Vec<PlanStep>, CallError>;
+}
+
+/// The server's power and state as the BMC shows them. Setting is fenced by the lease and journalled by the implementation.
+#[async_trait]
+pub trait Power: Send + Sync {
+    /// Who answers, with these credentials.
+    async fn identity(&self, errand: &Errand) -> Result<ServerIdentity, CallError>;
+    /// Power now.
+    async fn power_state(&self, errand: &Errand) -> Result<PowerState, CallError>;
+    /// Asks for a change; returns once the BMC took it. Reaching it is observed by `power_state`.
+    async fn set_power(&self, errand: &Errand, action: PowerAction) -> Result<(), CallError>;
+    /// Boot mode of the next boot.
+    async fn boot_mode(&self, errand: &Errand) -> Result<BootMode, CallError>;
+    /// What a device holds.
+    async fn media(&self, errand: &Errand, device: Device) -> Result<Media, CallError>;
+}
+
+/// What is published for a node, and publishing it again from its recipe.
+#[async_trait]
+pub trait Publications: Send + Sync {
+    /// All artefacts of the node, each as it is now. Reads only.
+    async fn observe(&self, errand: &Errand) -> Result<Vec<ObservedArtefact>, CallError>;
+    /// Publishes the recorded recipe again under the recorded name; same bytes. Tells whether the URL changed.
+    async fn regenerate(&self, errand: &Errand, kind: ArtefactKind) -> Result<bool, CallError>;
+    /// Makes it live longer.
+    async fn renew(&self, errand: &Errand, kind: ArtefactKind) -> Result<(), CallError>;
+    /// Puts it into its device again. Never called for an active node unless its slot is empty or the site chose so.
+    async fn reinsert(&self, errand: &Errand, kind: ArtefactKind) -> Result<(), CallError>;
+    /// Takes it out of the backend and forgets it; absent is a success.
+    async fn withdraw(&self, errand: &Errand, kind: ArtefactKind) -> Result<(), CallError>;
+    /// Bytes that the BMC has read of it through a backend that counts, and its size.
+    async fn read_progress(&self, node: &Node, kind: ArtefactKind) -> Option<(u64, u64)>;
+}
+
+/// What a successor saw before it touched anything.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// Who had the node.
+    pub previous_conductor: String,
+    /// Power now.
+    pub power: PowerState,
+    /// Virtual CD, if the BMC answers.
+    pub cdrom: Option<Media>,
+    /// Virtual floppy.
+    pub floppy: Option<Media>,
+    /// What is recorded as published.
+    pub artefacts: Vec<ObservedArtefact>,
+    /// When the agent called last.
+    pub agent_seen_ago: Option<Duration>,
+    /// What the predecessor was in the middle of.
+    pub interrupted: Option<InterruptedStep>,
+}
+
+/// An artefact as a successor sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObservedArtefact {
+    /// What it is.
+    pub kind: ArtefactKind,
+    /// Where it was published.
+    pub backend: String,
+    /// Whether its recorded URL answers with it.
+    pub url: UrlState,
+    /// The URL itself, to compare with what a slot holds.
+    pub address: Secret,
+    /// The device holds exactly this URL.
+    pub in_slot: bool,
+    /// When its URL expires.
+    pub expires: Option<SystemTime>,
+    /// Bytes that were read of it, where known.
+    pub bytes_read: Option<u64>,
+}
+
+/// Whether a URL works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UrlState {
+    /// It answers.
+    Serving,
+    /// It does not.
+    Dead,
+    /// Could not be found out.
+    Unknown,
+}
+
+/// A step that a predecessor began and did not end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterruptedStep {
+    /// Its name.
+    pub name: String,
+    /// What repeating it means.
+    pub repeat: Repeat,
+}
+
+/// What repeating a step means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// Twice is the same as once.
+    Repeat,
+    /// Ask first what became of it.
+    ObserveThenContinue,
+    /// Never repeat blindly.
+    Fail,
+}
+
+/// One step of a take-over plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlanStep {
+    /// Serve it again from its recipe under the same name.
+    Regenerate(ArtefactKind),
+    /// Make its URL live longer.
+    Renew(ArtefactKind),
+    /// Insert again now.
+    Reinsert(ArtefactKind),
+    /// Record `media-stale`, insert again at the next power-off or reset.
+    DeferReinsert(ArtefactKind),
+    /// Go on with what was interrupted, as its [`Repeat`] says.
+    ContinueInterruptedStep,
+    /// Wait for the agent to call in.
+    WaitForAgent,
+    /// Give up on the node with this reason.
+    Fail(String),
+}

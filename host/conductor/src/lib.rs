@@ -1,0 +1,29 @@
+//! Schedules, leases, decides and runs what happens to nodes. Only this crate moves a provision state.
+//!
+//! [`machine`] and `decide` are pure: a record, what was seen and the time go in, the next action comes out. The running
+//! conductor ([`Conductor::start`]) carries it out through the traits [`Policies`], [`Power`] and [`Publications`], each step
+//! named on the record before it begins, so that a successor can go on from there. What a user asks for arrives as a wish on
+//! the record; handlers of the API check it with [`machine::accepts`] and heartbeats with [`heartbeat::accept`].
+
+mod decide;
+mod hands;
+pub mod heartbeat;
+mod instance;
+mod lease;
+pub mod machine;
+mod parameters;
+mod run;
+mod schedule;
+mod step;
+mod take_over;
+#[cfg(test)]
+mod testing;
+
+pub use hands::{
+    CallError, Errand, ErrorClass, InterruptedStep, Observation, ObservedArtefact, Parameter, ParameterValue, PlanStep,
+    Policies, Power, Publications, Repeat, UrlState,
+};
+pub use instance::{InstanceError, validate_instance};
+pub use lease::LeaseClock;
+pub use run::{Conductor, ConductorConfig, Hands, Running, StartError, Timeouts, Waker};
+pub use schedule::home;
