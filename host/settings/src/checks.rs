@@ -1,0 +1,182 @@
+//! What must hold between settings, and what is worth a word.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::machine::Machine;
+use crate::section::Report;
+use crate::{Auth, BackendKind, Reference, Settings, Store, Tls};
+
+pub(crate) fn check(settings: &Settings, machine: &Machine, report: &Report) {
+    who_may_use_the_api(settings, report);
+    listeners_differ(settings, report);
+    waits_outlast_the_lease(settings, report);
+    urls_can_be_reached(settings, machine, report);
+    nodes_can_boot(settings, report);
+    files_are_there(settings, report);
+    if let Store::Etcd { endpoints, .. } = &settings.store
+        && endpoints.is_empty()
+        && report.is_set("store.endpoints")
+    {
+        let message = "[store] endpoints is empty; name at least one etcd server";
+        report.problem(report.origin("store.endpoints"), message.into());
+    }
+}
+
+fn who_may_use_the_api(settings: &Settings, report: &Report) {
+    let listen = settings.api.listen;
+    if settings.api.auth == Auth::None && !listen.ip().is_loopback() {
+        report.problem(
+            report.origin("api.listen"),
+            format!(
+                "[api] listen = \"{listen}\" lets everybody who reaches it use every server, since auth = \"none\"; listen on 127.0.0.1, or set auth = \"http_basic\" and htpasswd"
+            ),
+        );
+    }
+    let basic = matches!(settings.api.auth, Auth::HttpBasic { .. });
+    if basic && settings.api.tls.is_none() && !listen.ip().is_loopback() {
+        report.warning(
+            report.origin("api.auth"),
+            "[api] passwords travel unencrypted; set tls-certificate and tls-key, or put a TLS proxy before it".into(),
+        );
+    }
+}
+
+fn listeners_differ(settings: &Settings, report: &Report) {
+    let listeners = [
+        ("api.listen", "[api] listen", settings.api.listen),
+        ("agent.listen", "[agent] listen", settings.agent.listen),
+        ("images.listen", "[images] listen", settings.images.listen),
+    ];
+    for (place, (name, label, address)) in listeners.iter().enumerate() {
+        for (_, other_label, other) in &listeners[..place] {
+            if collide(*address, *other) {
+                report.problem(
+                    report.origin(name),
+                    format!("{label} = \"{address}\" takes the port of {other_label} = \"{other}\"; give each its own"),
+                );
+            }
+        }
+    }
+}
+
+fn collide(left: SocketAddr, right: SocketAddr) -> bool {
+    let same_ip = left.ip() == right.ip() || left.ip().is_unspecified() || right.ip().is_unspecified();
+    left.port() != 0 && left.port() == right.port() && same_ip
+}
+
+fn waits_outlast_the_lease(settings: &Settings, report: &Report) {
+    let conductor = &settings.conductor;
+    let lease = conductor.lease;
+    let waits = [
+        ("deploy-callback-timeout-s", conductor.deploy_callback_timeout),
+        ("clean-callback-timeout-s", conductor.clean_callback_timeout),
+    ];
+    for (key, wait) in waits {
+        if wait <= lease {
+            report.problem(
+                report.origin(&format!("conductor.{key}")),
+                format!(
+                    "[conductor] {key} = {} must be longer than lease-s = {}, or a node fails before anybody can take it over",
+                    wait.as_secs(),
+                    lease.as_secs()
+                ),
+            );
+        }
+    }
+}
+
+fn urls_can_be_reached(settings: &Settings, machine: &Machine, report: &Report) {
+    let agent = &settings.agent;
+    if agent.urls.is_empty() && !agent.listen.ip().is_loopback() {
+        report.warning(
+            report.origin("agent.urls"),
+            format!(
+                "[agent] urls is not set: ramdisks are told {}; set it where they reach this machine by another address, and wherever there is more than one conductor",
+                machine.url_of(agent.listen)
+            ),
+        );
+    }
+    let serves = |kind: &BackendKind| matches!(kind, BackendKind::Embedded);
+    let is_embedded = settings.backends.iter().any(|backend| serves(&backend.kind));
+    let images = &settings.images;
+    if is_embedded && images.external_url.is_none() && !images.listen.ip().is_loopback() {
+        report.warning(
+            report.origin("images.external-url"),
+            format!(
+                "[images] external-url is not set: BMCs are told {}; set it where they reach this machine by another address",
+                machine.url_of(images.listen)
+            ),
+        );
+    }
+}
+
+fn nodes_can_boot(settings: &Settings, report: &Report) {
+    if settings.images.esp.is_none() {
+        let message = "[images] esp is not set: servers boot in BIOS mode only; `farrier image esp` makes one for UEFI";
+        report.warning(report.origin("images.esp"), message.into());
+    }
+}
+
+/// Files that the site names are readable now; better said here than at the first deployment. Defaults are not looked at: a
+/// site may never need them.
+fn files_are_there(settings: &Settings, report: &Report) {
+    let check = |name: &str, label: &str, file: &Path| {
+        if !report.is_set(name) {
+            return;
+        }
+        let reason = match File::open(file).and_then(|file| file.metadata()) {
+            Ok(found) if found.is_file() => return,
+            Ok(_) => "it is not a regular file".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let file = file.display();
+        let message = format!("{label} cannot be read: {file}: {reason}; put the file there, or correct the path");
+        report.problem(report.origin(name), message);
+    };
+    let api = &settings.api;
+    if let Auth::HttpBasic { htpasswd } = &api.auth {
+        check("api.htpasswd", "[api] htpasswd", htpasswd);
+    }
+    if let Some(Tls { certificate, key }) = &api.tls {
+        check("api.tls-certificate", "[api] tls-certificate", certificate);
+        check("api.tls-key", "[api] tls-key", key);
+    }
+    let images = &settings.images;
+    check("images.isolinux", "[images] isolinux", &images.isolinux);
+    let others = [("ldlinux", &images.ldlinux), ("esp", &images.esp)];
+    for (key, file) in others {
+        if let Some(file) = file {
+            check(&format!("images.{key}"), &format!("[images] {key}"), file);
+        }
+    }
+    let references = [
+        ("deploy-kernel", &images.deploy_kernel),
+        ("deploy-ramdisk", &images.deploy_ramdisk),
+        ("instance-kernel", &images.instance_kernel),
+        ("instance-ramdisk", &images.instance_ramdisk),
+    ];
+    for (key, reference) in references {
+        if let Some(Reference::File(file)) = reference {
+            check(&format!("images.{key}"), &format!("[images] {key}"), file);
+        }
+    }
+    for backend in &settings.backends {
+        let (key, file) = match &backend.kind {
+            BackendKind::Swift(swift) => ("password-file", &swift.password_file),
+            BackendKind::S3(s3) => match &s3.access_key_file {
+                Some(file) => ("access-key-file", file),
+                None => continue,
+            },
+            BackendKind::Embedded | BackendKind::WebRoot { .. } => continue,
+        };
+        let name = format!("backend.{}.{key}", backend.place);
+        check(&name, &format!("[[backend]] {} {key}", backend.place), file);
+    }
+    for plugin in &settings.plugins {
+        let name = format!("plugin.{}.component", plugin.place);
+        let label = format!("[[plugin]] {} component", plugin.place);
+        check(&name, &label, &plugin.component);
+    }
+}

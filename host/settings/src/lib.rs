@@ -1,0 +1,160 @@
+//! `farrier.toml` to one typed [`Settings`]. The only crate that reads configuration.
+//!
+//! ```no_run
+//! # use settings::{Overrides, Settings, SettingsError};
+//! # fn example() -> Result<(), SettingsError> {
+//! let loaded = Settings::load(Some("/etc/farrier/farrier.toml".as_ref()), &Overrides::default())?;
+//! for warning in &loaded.warnings {
+//!     eprintln!("{warning}");
+//! }
+//! println!("{}", loaded.settings.api.listen);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A reader ([`toml_file`]) turns a file into a tree of items, each with its [`Origin`]; the sections take what they know
+//! out of the tree, check it and note where it came from; what is left over is unknown. So another reader only has to build
+//! the same tree. Every setting has a default, and no file at all is a working site. All problems of a file are reported at
+//! once, each with file, line and remedy.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+mod backends;
+mod checks;
+mod machine;
+mod nearest;
+mod plugins;
+mod problem;
+mod rooms;
+mod section;
+mod serving;
+mod toml_file;
+mod tree;
+mod values;
+
+pub use backends::{Backend, BackendKind, Delivery, S3, Swift};
+pub use machine::Machine;
+pub use plugins::{Limits, Mode, Plugin, Role};
+pub use problem::{Problem, SettingsError, Warning};
+pub use rooms::{Cache, Conductor, Images, Reinsert, Security, Store, TakeOver, ldlinux_for};
+pub use serving::{Agent, Api, Auth, Tls};
+pub use tree::Origin;
+pub use values::{HttpUrl, Reference};
+
+use section::{Report, Section};
+
+/// Where a site keeps its data if nothing says otherwise.
+const DATA_DIR: &str = "/var/lib/farrier";
+/// Where its key is then.
+const SECRET_KEY_FILE: &str = "/etc/farrier/secret.key";
+
+/// Everything that a site sets.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// Store, caches and, unless it is set, the secret key.
+    pub data_dir: PathBuf,
+    /// The key that secrets are sealed with; made at first start. Where it is not set: `/etc/farrier/secret.key` for the
+    /// data folder `/var/lib/farrier`, and `secret.key` in any other data folder, so that such a site is all in one place.
+    pub secret_key_file: PathBuf,
+    /// `file:` references must lie under one of these.
+    pub file_url_allowed_paths: Vec<PathBuf>,
+    /// `[api]`
+    pub api: Api,
+    /// `[agent]`
+    pub agent: Agent,
+    /// `[store]`
+    pub store: Store,
+    /// `[conductor]`
+    pub conductor: Conductor,
+    /// `[images]`
+    pub images: Images,
+    /// `[[backend]]`: never empty, their ids differ.
+    pub backends: Vec<Backend>,
+    /// `[take-over]`
+    pub take_over: TakeOver,
+    /// `[[plugin]]`, in the order of the file: the first that matches wins.
+    pub plugins: Vec<Plugin>,
+    /// `[security]`
+    pub security: Security,
+}
+
+/// What the command line says; it beats every file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `--data`
+    pub data_dir: Option<PathBuf>,
+    /// `--listen`
+    pub api_listen: Option<SocketAddr>,
+}
+
+/// Settings, and what to tell the operator about them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub settings: Settings,
+    /// What works, but perhaps not as meant.
+    pub warnings: Vec<Warning>,
+    /// Where each setting came from, by its name ("api.listen", "backend.2.url").
+    pub origins: BTreeMap<String, Origin>,
+}
+
+impl Settings {
+    /// Reads a site file; `None` = all defaults.
+    pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Loaded, SettingsError> {
+        Self::load_on(file, overrides, &Machine::here())
+    }
+
+    /// [`Settings::load`] with the defaults that this machine would give.
+    pub fn load_on(file: Option<&Path>, overrides: &Overrides, machine: &Machine) -> Result<Loaded, SettingsError> {
+        let mut tree = match file {
+            Some(file) => toml_file::read(file)?,
+            None => tree::Table::default(),
+        };
+        tree.override_with(overrides);
+        let report = Report::default();
+        let settings = Self::take(Section::root(tree, &report), machine);
+        checks::check(&settings, machine, &report);
+        let (problems, warnings, origins) = report.into_parts();
+        if problems.is_empty() {
+            Ok(Loaded {
+                settings,
+                warnings,
+                origins,
+            })
+        } else {
+            Err(SettingsError { problems })
+        }
+    }
+
+    fn take(mut root: Section<'_>, machine: &Machine) -> Self {
+        let data_dir: PathBuf = root.value("data-dir").unwrap_or_else(|| DATA_DIR.into());
+        let secret_key_file = root.value("secret-key-file").unwrap_or_else(|| {
+            if data_dir == Path::new(DATA_DIR) {
+                SECRET_KEY_FILE.into()
+            } else {
+                data_dir.join("secret.key")
+            }
+        });
+        let file_url_allowed_paths = root
+            .value("file-url-allowed-paths")
+            .unwrap_or_else(|| vec![data_dir.join("images")]);
+        let settings = Self {
+            secret_key_file,
+            file_url_allowed_paths,
+            api: Api::take(root.section("api")),
+            agent: Agent::take(root.section("agent"), machine),
+            store: Store::take(root.section("store"), &data_dir),
+            conductor: Conductor::take(root.section("conductor"), machine),
+            images: Images::take(root.section("images"), &data_dir, machine),
+            backends: backends::take(root.sections("backend")),
+            take_over: TakeOver::take(root.section("take-over")),
+            plugins: plugins::take(root.sections("plugin")),
+            security: Security::take(root.section("security")),
+            data_dir,
+        };
+        root.end();
+        settings
+    }
+}

@@ -1,0 +1,128 @@
+//! What listens: `[api]` for users, `[agent]` for ramdisks.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use model::Network;
+
+use crate::machine::Machine;
+use crate::section::Section;
+use crate::values::HttpUrl;
+
+/// `[api]`
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Api {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Who may use it.
+    pub auth: Auth,
+    /// It speaks https.
+    pub tls: Option<Tls>,
+}
+
+/// How users prove who they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Auth {
+    /// Not at all: whoever reaches it. Only on loopback.
+    None,
+    /// Basic authentication against a file of bcrypt hashes.
+    HttpBasic {
+        /// The file, as `htpasswd -B` writes it.
+        htpasswd: PathBuf,
+    },
+}
+
+/// A certificate and its key, PEM files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tls {
+    /// Certificate, then what signed it.
+    pub certificate: PathBuf,
+    /// Private key.
+    pub key: PathBuf,
+}
+
+impl Api {
+    pub(crate) fn take(mut section: Section<'_>) -> Self {
+        #[derive(Clone, Copy)]
+        enum Kind {
+            None,
+            HttpBasic,
+        }
+        let listen = section.value("listen");
+        let kinds = [("none", Kind::None), ("http_basic", Kind::HttpBasic)];
+        let kind = section.choice("auth", &kinds);
+        let auth = match kind.unwrap_or(Kind::None) {
+            Kind::None => {
+                // Named for later; checked once it is used.
+                section.item("htpasswd");
+                Auth::None
+            }
+            Kind::HttpBasic => Auth::HttpBasic {
+                htpasswd: section
+                    .required(
+                        "htpasswd",
+                        "auth = \"http_basic\" needs a file that `htpasswd -B -c FILE USER` made",
+                    )
+                    .unwrap_or_default(),
+            },
+        };
+        let certificate = section.value::<PathBuf>("tls-certificate");
+        let key = section.value::<PathBuf>("tls-key");
+        let tls = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(Tls { certificate, key }),
+            (Some(_), None) => {
+                section.problem("tls-certificate", "needs tls-key beside it");
+                None
+            }
+            (None, Some(_)) => {
+                section.problem("tls-key", "needs tls-certificate beside it");
+                None
+            }
+            (None, None) => None,
+        };
+        section.end();
+        Self {
+            listen: listen.unwrap_or((Ipv4Addr::LOCALHOST, 6385).into()),
+            auth,
+            tls,
+        }
+    }
+}
+
+/// `[agent]`: what ramdisks can reach (look-up and heartbeat, nothing else), and how we reach them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Agent {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The site-wide list, the same on every conductor; empty = this machine's own address. See [`Agent::urls_at`].
+    pub urls: Vec<HttpUrl>,
+    /// Ramdisks are called back only in these networks. Loopback and link-local ones have to be named; where it is not set,
+    /// ramdisks may be anywhere else.
+    pub callback_networks: Vec<Network>,
+    /// A ramdisk must serve https.
+    pub require_tls: bool,
+    machine: Machine,
+}
+
+impl Agent {
+    pub(crate) fn take(mut section: Section<'_>, machine: &Machine) -> Self {
+        let agent = Self {
+            listen: section.value("listen").unwrap_or((Ipv4Addr::UNSPECIFIED, 6387).into()),
+            urls: section.value("urls").unwrap_or_default(),
+            callback_networks: section.value("callback-networks").unwrap_or(Network::EVERYWHERE.into()),
+            require_tls: section.value("require-tls").unwrap_or(true),
+            machine: machine.clone(),
+        };
+        section.end();
+        agent
+    }
+
+    /// The URLs for `ipa-api-url`, when the listener is bound there (port 0 in `listen` takes any free port).
+    pub fn urls_at(&self, bound: SocketAddr) -> Vec<String> {
+        if self.urls.is_empty() {
+            vec![self.machine.url_of(bound)]
+        } else {
+            self.urls.iter().map(HttpUrl::to_string).collect()
+        }
+    }
+}
