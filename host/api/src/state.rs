@@ -1,0 +1,95 @@
+//! What handlers work with. The binary fills it in.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use async_trait::async_trait;
+use model::NodeId;
+use nodes::{NodeRef, Record, Store};
+use storage::Embedded;
+
+use crate::agent::AgentPolicy;
+use crate::auth::Auth;
+use crate::error::{ApiError, ApiResult};
+
+/// Tells the conductor of this process that a node has something to do. Conductors elsewhere see it in the store.
+pub type Wake = Arc<dyn Fn(&NodeId) + Send + Sync>;
+
+/// Plugins and their calls, as the binary's plugin runtime knows them.
+#[async_trait]
+pub trait Plugins: Send + Sync {
+    /// What is loaded, in the order in which it is tried.
+    async fn plugins(&self) -> Vec<wire::farrier::Plugin>;
+    /// The last calls, newest first, at most `limit`.
+    async fn calls(&self, limit: usize) -> Vec<wire::farrier::PluginCall>;
+}
+
+/// What a node need not say, because the site says it for all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Site {
+    /// Deploy kernel and ramdisk are set for the whole site.
+    pub has_deploy_ramdisk: bool,
+    /// How clients reach this API, for links (`https://farrier.example:6385`); else links follow the request's `Host`.
+    pub public_url: Option<String>,
+    /// Clients reach it by TLS.
+    pub tls: bool,
+}
+
+/// Everything that the routers need.
+#[derive(Clone)]
+pub struct ApiState {
+    /// Node records, artefacts, events.
+    pub store: Arc<dyn Store>,
+    /// Called after a wish was recorded.
+    pub wake: Wake,
+    /// The embedded backend of this process, for counts of what was read.
+    pub embedded: Option<Embedded>,
+    /// The plugin runtime of this process.
+    pub plugins: Option<Arc<dyn Plugins>>,
+    /// Who may use the API.
+    pub auth: Auth,
+    /// What agents may say.
+    pub agent: AgentPolicy,
+    /// What the site sets for all nodes.
+    pub site: Site,
+    /// This process takes part in the work (it joined, and its lease holds).
+    pub ready: Arc<AtomicBool>,
+}
+
+impl ApiState {
+    /// The node that a path names, by UUID or name.
+    pub(crate) async fn node(&self, text: &str) -> ApiResult<Record> {
+        let missing = || ApiError::NotFound(format!("there is no node `{}`", clip(text)));
+        let node = match text.parse() {
+            Ok(id) => NodeRef::Id(id),
+            Err(_) => NodeRef::Name(text.parse().map_err(|_| missing())?),
+        };
+        self.store.node(&node).await?.ok_or_else(missing)
+    }
+
+    /// Changes a record as `change` says and writes it, starting over when somebody else wrote meanwhile. `change` sees the
+    /// record as it stands and may refuse.
+    pub(crate) async fn update<F>(&self, text: &str, mut change: F) -> ApiResult<Record>
+    where
+        F: FnMut(&mut Record) -> ApiResult<()> + Send,
+    {
+        let mut tries = 0;
+        loop {
+            let mut record = self.node(text).await?;
+            change(&mut record)?;
+            match self.store.update_node(&record, &nodes::Writer::User).await {
+                Ok(record) => return Ok(record),
+                Err(nodes::StoreError::VersionConflict { .. }) if tries < MAX_TRIES => tries += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// How often a write is tried against others' writes.
+const MAX_TRIES: u32 = 8;
+
+/// A text of a client's, cut short for an error.
+pub(crate) fn clip(text: &str) -> String {
+    text.chars().take(80).collect()
+}
