@@ -1,0 +1,253 @@
+//! HTTPS for one simulated BMC: sockets, limits, faults and the trace around [`crate::redfish`].
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, SERVER};
+use hyper::service::service_fn;
+use hyper::{Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
+
+use crate::faults::{AnswerBody, Applied, Effect};
+use crate::redfish;
+use crate::redfish::reply::{Reply, Request};
+use crate::server::Server;
+use crate::trace::{self, Exchange};
+
+/// Longest request body in bytes.
+const BODY_CAP: usize = 64 << 10;
+/// Connections that one BMC keeps open; further ones wait in the backlog.
+const CONNECTIONS: usize = 64;
+/// A handshake, a request head or a request body that takes longer ends the connection.
+const CLIENT_DEADLINE: Duration = Duration::from_secs(30);
+/// A "hang" fault ends here, so that a forgotten client does not hold a task for ever.
+const HANG: Duration = Duration::from_secs(3600);
+
+type Body = BoxBody<Bytes, io::Error>;
+
+/// Accepts connections until the server stops.
+pub(crate) async fn run(server: Arc<Server>, listener: TcpListener, tls: Arc<ServerConfig>, tasks: TaskTracker) {
+    let acceptor = TlsAcceptor::from(tls);
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let accepted = tokio::select! {
+            () = server.stop.cancelled() => return,
+            accepted = accept(&listener, &permits) => accepted,
+        };
+        let (permit, tcp) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(server = server.index, %error, "accept failed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let server = Arc::clone(&server);
+        let acceptor = acceptor.clone();
+        tasks.spawn(async move {
+            let stop = server.stop.clone();
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = connection(server, acceptor, tcp) => {}
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> io::Result<(tokio::sync::OwnedSemaphorePermit, TcpStream)> {
+    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
+    let (tcp, _) = listener.accept().await?;
+    Ok((permit, tcp))
+}
+
+async fn connection(server: Arc<Server>, acceptor: TlsAcceptor, tcp: TcpStream) {
+    if deaf(&server) || tcp.set_nodelay(true).is_err() {
+        return;
+    }
+    let Ok(Ok(stream)) = timeout(CLIENT_DEADLINE, acceptor.accept(tcp)).await else {
+        return;
+    };
+    let service = service_fn(move |request| {
+        let server = Arc::clone(&server);
+        async move { serve(&server, request).await }
+    });
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(CLIENT_DEADLINE)
+        .max_buf_size(32 << 10)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+fn deaf(server: &Server) -> bool {
+    let until = server.state().deaf_until;
+    until.is_some_and(|until| Instant::now() < until)
+}
+
+/// One request. An `Err` makes hyper close the connection without a reply.
+async fn serve(server: &Arc<Server>, request: hyper::Request<Incoming>) -> Result<Response<Body>, io::Error> {
+    let time = trace::now();
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let method = parts.method.as_str().to_owned();
+    if deaf(server) {
+        return Err(io::ErrorKind::ConnectionReset.into());
+    }
+    let body = timeout(CLIENT_DEADLINE, Limited::new(body, BODY_CAP).collect()).await;
+    let body = match body {
+        Ok(Ok(body)) => Some(body.to_bytes().to_vec()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => None,
+        _ => return Err(io::ErrorKind::TimedOut.into()),
+    };
+    let fault = server
+        .config
+        .faults
+        .apply(server.index, &method, path.split('?').next().unwrap_or_default());
+    let mut exchange = Exchange {
+        time,
+        server: server.index,
+        method: method.clone(),
+        path: path.clone(),
+        body: body.as_deref().and_then(trace::scrub_body),
+        status: None,
+        message: None,
+        fault: fault.as_ref().map(|fault| fault.name.clone()),
+    };
+    if let Some(delay) = fault.as_ref().and_then(|fault| fault.delay) {
+        tokio::time::sleep(delay).await;
+    }
+    let request = body.map(|body| Request {
+        method,
+        path,
+        headers: parts.headers,
+        body,
+    });
+    let reply = decide(server, request.as_ref(), fault.as_ref());
+    if let Decision::Reply(reply, _) = &reply {
+        exchange.status = Some(reply.status);
+        exchange.message = reply.message_id();
+    }
+    server.trace_file.write("request", &exchange);
+    server.trace.push(exchange);
+    match reply {
+        Decision::Reply(reply, cut) => Ok(respond(server, reply, cut)),
+        Decision::Raw(status, text) => Ok(raw(status, text)),
+        Decision::Drop => Err(io::ErrorKind::ConnectionReset.into()),
+        Decision::Hang => {
+            tokio::time::sleep(HANG).await;
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+}
+
+enum Decision {
+    Reply(Reply, Option<usize>),
+    Raw(u16, String),
+    Drop,
+    Hang,
+}
+
+fn decide(server: &Arc<Server>, request: Option<&Request>, fault: Option<&Applied>) -> Decision {
+    let profile = server.config.profile;
+    let none = Effect::None;
+    let effect = fault.map_or(&none, |fault| &fault.effect);
+    match effect {
+        Effect::Hang => return Decision::Hang,
+        Effect::Drop => return Decision::Drop,
+        Effect::Answer { status, body } => {
+            return match body {
+                AnswerBody::Text(text) => Decision::Raw(*status, text.clone()),
+                AnswerBody::Message(id) => Decision::Reply(Reply::message(*status, id, &[]), None),
+                AnswerBody::Empty => Decision::Raw(*status, String::new()),
+            };
+        }
+        Effect::None
+        | Effect::Truncate(_)
+        | Effect::StaleInserted(_)
+        | Effect::SessionTableFull
+        | Effect::NotMounted => {}
+    }
+    let reply = match request {
+        Some(request) => redfish::answer(server, request, effect),
+        None => Reply::error(profile, 413, "Base", "RequestBodyTooLarge", &[]),
+    };
+    let cut = match effect {
+        Effect::Truncate(bytes) => Some(*bytes),
+        _ => None,
+    };
+    Decision::Reply(reply, cut)
+}
+
+fn respond(server: &Arc<Server>, reply: Reply, cut: Option<usize>) -> Response<Body> {
+    let text = reply.body.map(|body| body.to_string()).unwrap_or_default();
+    let length = text.len();
+    let body = match cut {
+        Some(cut) if cut < length => truncated(Bytes::from(text).slice(..cut)),
+        _ => whole(text.into()),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(SERVER, HeaderValue::from_static(server.config.profile.server_header));
+    headers.insert("OData-Version", HeaderValue::from_static("4.0"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if length > 0 {
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/json; charset=utf-8"),
+        );
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    if let Some(allow) = reply.allow {
+        headers.insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    for (name, value) in reply.headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(name, value);
+        }
+    }
+    response
+}
+
+fn raw(status: u16, text: String) -> Response<Body> {
+    let mut response = Response::new(whole(text.into()));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let value = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, value);
+    response
+}
+
+fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never: Infallible| match never {}).boxed()
+}
+
+/// A body that breaks off behind `bytes`, which closes the connection.
+fn truncated(bytes: Bytes) -> Body {
+    let broken = stream::once(async {
+        // The head and the first bytes leave only while the body has nothing to say.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Err(io::Error::from(io::ErrorKind::ConnectionReset))
+    });
+    let frames = stream::iter([Ok(Frame::data(bytes))]).chain(broken);
+    BodyExt::boxed(StreamBody::new(frames))
+}
