@@ -1,0 +1,105 @@
+//! `farrier sim`: simulated servers until interrupted.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use sim::{BootKind, Faults, FloppyDevice, Profile, SimConfig};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::lab::{Boot, LabArgs};
+use crate::output;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Which BMC to simulate
+    #[arg(long, default_value = "ilo5")]
+    profile: String,
+    /// How many servers
+    #[arg(long, default_value_t = 1)]
+    servers: usize,
+    /// Server i listens on port + i; port 0: any free ports
+    #[arg(long, default_value = "127.0.0.1:8443")]
+    listen: SocketAddr,
+    /// What stands behind the BMCs
+    #[arg(long, value_enum, default_value = "protocol")]
+    boot: Boot,
+    /// Let QEMU use KVM; never tried unless asked for, since on some hosts it answers and does not work
+    #[arg(long)]
+    kvm: bool,
+    /// TOML file that says what goes wrong on purpose
+    #[arg(long)]
+    faults: Option<PathBuf>,
+    /// File to append a JSON line per BMC request and boot to
+    #[arg(long)]
+    trace: Option<PathBuf>,
+    /// Name of the BMC account
+    #[arg(long, default_value = "admin")]
+    user: String,
+    /// Its password (of a simulated BMC: nothing worth keeping)
+    #[arg(long, default_value = "password")]
+    password: String,
+    /// Folder for disks, serial logs and the CA certificate
+    #[arg(long, default_value = "farrier-sim")]
+    data: PathBuf,
+    #[command(flatten)]
+    lab: LabArgs,
+}
+
+pub(super) async fn run(args: Args) -> Result<()> {
+    let mut config = SimConfig::new(&args.data, &args.user, &args.password);
+    config.profile = match Profile::by_name(&args.profile) {
+        Some(profile) => profile,
+        None => bail!("there is no profile `{}`; known are: {}", args.profile, "ilo5"),
+    };
+    config.servers = args.servers;
+    config.listen = args.listen;
+    config.trace = args.trace.clone();
+    if let Some(path) = &args.faults {
+        config.faults = Faults::load(path)?;
+    }
+    if args.boot == Boot::Qemu {
+        config.boot = vec![BootKind::Qemu(args.lab.lab()?.qemu(FloppyDevice::Usb)?)];
+    }
+    // Before the servers start: whatever stops this process must also stop the machines behind them.
+    let mut terminate = signal(SignalKind::terminate()).context("could not listen for SIGTERM")?;
+    let running = sim::start(config).await?;
+    introduce(&args, &running);
+    let stopped = tokio::select! {
+        stopped = tokio::signal::ctrl_c() => stopped.context("could not wait for the interrupt"),
+        _ = terminate.recv() => Ok(()),
+    };
+    running.stop().await;
+    stopped
+}
+
+/// Where the servers are, and what to type to reach them.
+fn introduce(args: &Args, running: &sim::Running) {
+    // A conductor reads it from wherever it was started.
+    let ca = std::path::absolute(running.ca_pem()).unwrap_or_else(|_| running.ca_pem().to_owned());
+    let ca = ca.display();
+    let kind = match args.boot {
+        Boot::Qemu => "real machines under QEMU",
+        Boot::Protocol => "boots are played by the simulator",
+    };
+    output::say(format_args!("{} simulated servers ({kind})", running.servers().len()));
+    let rows = running.servers().iter().map(|server| {
+        [
+            server.url.clone(),
+            server.mac.clone(),
+            server.serial_log.display().to_string(),
+        ]
+    });
+    output::table(["BMC", "MAC", "serial console"], rows);
+    let Some(first) = running.servers().first() else {
+        return;
+    };
+    let (url, mac, user) = (&first.url, &first.mac, &args.user);
+    output::say(format_args!(
+        "Each BMC takes user `{user}` and the password of --password; their certificate is signed by {ca}\n\
+         look at one:   curl --cacert {ca} --user {user} {url}/redfish/v1/Systems/1/\n\
+         enrol it:      farrier node create --name sim-1 --driver agent_ilo --mac {mac} --driver-info ilo_address={url} \\\n               \
+         --driver-info ilo_username={user} --driver-info ilo_verify_ca={ca} --bmc-password-file FILE\n\
+         end them all:  Ctrl-C"
+    ));
+}

@@ -1,0 +1,207 @@
+//! What a node boots: references from the node or the site, fetched and verified.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use image::{BootFile, Content, Extent, Kind, Layout, SourceFile, SourceSet};
+use model::{Node, Sha256};
+use runtime::live::{BootMaterial, BootParts, BootSources, Material};
+use runtime::{DriverError, IsoSource};
+use serde_json::Value;
+use settings::{Images, Reference};
+use sources::{Fetched, Sources};
+
+use super::errors::with_causes;
+
+/// Largest boot loader: its bytes are held in memory.
+const MAX_BOOT_FILE: u64 = 16 << 20;
+
+/// See [`BootSources`].
+pub(super) struct BootSourceWiring {
+    pub(super) sources: Arc<Sources>,
+    pub(super) images: Images,
+}
+
+#[async_trait]
+impl BootSources for BootSourceWiring {
+    async fn resolve(&self, node: &Node, source: &IsoSource) -> Result<Material, DriverError> {
+        let mut gather = Gather {
+            sources: &self.sources,
+            references: BTreeMap::new(),
+        };
+        let boot = match source {
+            IsoSource::Iso(reference) => gather.ready(reference).await?,
+            IsoSource::Deploy => match text(node, Place::Driver, &["deploy_iso", "ilo_deploy_iso"]) {
+                Some(reference) => gather.ready(&reference).await?,
+                None => self.parts(node, &mut gather, &DEPLOY).await?,
+            },
+            IsoSource::Rescue => match text(node, Place::Driver, &["rescue_iso"]) {
+                Some(reference) => gather.ready(&reference).await?,
+                None => self.parts(node, &mut gather, &RESCUE).await?,
+            },
+            IsoSource::Instance => match text(node, Place::Instance, &["boot_iso", "ilo_boot_iso"]) {
+                Some(reference) => gather.ready(&reference).await?,
+                None => self.parts(node, &mut gather, &INSTANCE).await?,
+            },
+        };
+        Ok(Material {
+            boot,
+            references: gather.references,
+            sources: Arc::clone(&self.sources) as Arc<dyn SourceSet>,
+        })
+    }
+}
+
+/// Which of a node's free-form fields.
+#[derive(Clone, Copy)]
+enum Place {
+    Driver,
+    Instance,
+}
+
+/// Where a pair of kernel and ramdisk is named, best first.
+struct Pair {
+    place: Place,
+    kernel: &'static [&'static str],
+    ramdisk: &'static [&'static str],
+    remedy: &'static str,
+}
+
+const DEPLOY: Pair = Pair {
+    place: Place::Driver,
+    kernel: &["deploy_kernel", "ilo_deploy_kernel"],
+    ramdisk: &["deploy_ramdisk", "ilo_deploy_ramdisk"],
+    remedy: "set driver_info/deploy_kernel and deploy_ramdisk on the node, or [images] deploy-kernel and deploy-ramdisk in farrier.toml",
+};
+const RESCUE: Pair = Pair {
+    kernel: &["rescue_kernel", "deploy_kernel"],
+    ramdisk: &["rescue_ramdisk", "deploy_ramdisk"],
+    ..DEPLOY
+};
+const INSTANCE: Pair = Pair {
+    place: Place::Instance,
+    kernel: &["kernel"],
+    ramdisk: &["ramdisk"],
+    remedy: "set instance_info/kernel and ramdisk (or boot_iso) on the node, or [images] instance-kernel and instance-ramdisk in farrier.toml",
+};
+
+impl BootSourceWiring {
+    async fn parts(&self, node: &Node, gather: &mut Gather<'_>, pair: &Pair) -> Result<BootMaterial, DriverError> {
+        let (site_kernel, site_ramdisk) = match pair.place {
+            Place::Driver => (&self.images.deploy_kernel, &self.images.deploy_ramdisk),
+            Place::Instance => (&self.images.instance_kernel, &self.images.instance_ramdisk),
+        };
+        let named = |keys: &[&str], site: &Option<Reference>, what: &str| {
+            let named = text(node, pair.place, keys).or_else(|| site.as_ref().map(Reference::to_string));
+            named.ok_or_else(|| DriverError::NotFound(format!("there is no {what} to boot: {}", pair.remedy)))
+        };
+        let kernel = gather.source(&named(pair.kernel, site_kernel, "kernel")?).await?;
+        let ramdisk = gather.source(&named(pair.ramdisk, site_ramdisk, "ramdisk")?).await?;
+        let isolinux = match existing(&self.images.isolinux) {
+            Some(path) => Some(gather.boot_file(&path).await?),
+            None => None,
+        };
+        let ldlinux = self.images.ldlinux_candidates().iter().find_map(|path| existing(path));
+        let ldlinux = match ldlinux.filter(|_| isolinux.is_some()) {
+            Some(path) => Some(Content::from(gather.source(&path).await?)),
+            None => None,
+        };
+        let esp = match &self.images.esp {
+            Some(path) => Some(Content::from(
+                gather.source(&Reference::File(path.clone()).to_string()).await?,
+            )),
+            None => None,
+        };
+        Ok(BootMaterial::Parts(Box::new(BootParts {
+            kernel,
+            ramdisk,
+            isolinux,
+            ldlinux,
+            esp,
+            grub_config_path: self.images.grub_config_path.clone(),
+        })))
+    }
+}
+
+/// A file that may be missing, as a reference.
+fn existing(path: &Path) -> Option<String> {
+    path.exists().then(|| Reference::File(path.to_owned()).to_string())
+}
+
+fn text(node: &Node, place: Place, keys: &[&str]) -> Option<String> {
+    let fields = match place {
+        Place::Driver => &node.driver_info,
+        Place::Instance => &node.instance_info,
+    };
+    keys.iter()
+        .find_map(|key| fields.get(*key).and_then(Value::as_str).map(str::to_owned))
+}
+
+/// Fetches references and notes where each came from.
+struct Gather<'a> {
+    sources: &'a Arc<Sources>,
+    references: BTreeMap<Sha256, String>,
+}
+
+impl Gather<'_> {
+    async fn fetch(&mut self, reference: &str) -> Result<Fetched, DriverError> {
+        let fetched = self
+            .sources
+            .fetch(reference, None)
+            .await
+            .map_err(|error| DriverError::other("source", with_causes(&error)))?;
+        self.references.insert(fetched.sha256, fetched.reference.clone());
+        Ok(fetched)
+    }
+
+    async fn source(&mut self, reference: &str) -> Result<SourceFile, DriverError> {
+        Ok(self.fetch(reference).await?.file())
+    }
+
+    /// A boot loader, all of it.
+    async fn boot_file(&mut self, reference: &str) -> Result<BootFile, DriverError> {
+        let SourceFile { sha256, len } = self.source(reference).await?;
+        if len > MAX_BOOT_FILE {
+            return Err(DriverError::Invalid(format!(
+                "{reference} has {len} bytes: that is no boot loader"
+            )));
+        }
+        let sources = Arc::clone(self.sources);
+        let read = tokio::task::spawn_blocking(move || {
+            let source = sources.open(&sha256)?;
+            let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+            source.read_at(0, &mut bytes)?;
+            Ok::<_, std::io::Error>(bytes)
+        });
+        let bytes = match read.await {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(error)) => {
+                return Err(DriverError::other(
+                    "source",
+                    format!("could not read {reference}: {error}"),
+                ));
+            }
+            Err(_) => {
+                return Err(DriverError::other(
+                    "host-panic",
+                    format!("reading {reference} failed inside the host"),
+                ));
+            }
+        };
+        Ok(BootFile {
+            bytes: bytes.into(),
+            kept_as: Some(sha256),
+        })
+    }
+
+    /// A ready ISO, as it is.
+    async fn ready(&mut self, reference: &str) -> Result<BootMaterial, DriverError> {
+        let SourceFile { sha256, len } = self.source(reference).await?;
+        let layout = Layout::from_extents(Kind::BootIso, vec![Extent::Source { sha256, offset: 0, len }]);
+        layout
+            .map(BootMaterial::Ready)
+            .map_err(|error| DriverError::Invalid(format!("{reference}: {error}")))
+    }
+}

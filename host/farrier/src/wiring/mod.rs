@@ -1,0 +1,14 @@
+//! One room's trait to another room's type. Nothing is decided here.
+
+mod boot_sources;
+mod errors;
+mod owned_bmc;
+mod plugins;
+mod policies;
+mod power;
+mod publications;
+mod records;
+mod servers;
+mod site;
+
+pub(crate) use site::Site;

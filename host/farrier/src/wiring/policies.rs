@@ -1,0 +1,156 @@
+//! The conductor's `Policies` over the plugin runtime.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use conductor::{
+    CallError, Errand, ErrorClass, Observation, Parameter, ParameterValue, PlanStep, Policies, Repeat, UrlState,
+};
+use model::Secret;
+use runtime::{CallContext, CallFailure, Called, DriverError, LEASE_ENDING, Runtime, Step, Value};
+
+/// See [`Policies`].
+pub(super) struct PolicyWiring(pub(super) Runtime);
+
+fn context(errand: &Errand) -> Arc<CallContext> {
+    Arc::new(CallContext {
+        node: errand.node.clone(),
+        tenure: errand.tenure.clone(),
+        by_operator: errand.by_operator,
+    })
+}
+
+fn answer<T>(called: Called<T>) -> Result<T, CallError> {
+    let plugin = called.report.plugin;
+    called.result.map_err(|error| {
+        let class = match &error {
+            runtime::CallError::Answered(cause) => of_answer(cause),
+            runtime::CallError::Failed {
+                failure: CallFailure::Busy { .. },
+                ..
+            } => ErrorClass::Retry(None),
+            // A plugin that was stopped is stopped again; repeating it would only hide that.
+            runtime::CallError::Failed { .. } => ErrorClass::Fail,
+        };
+        let message = match &error {
+            runtime::CallError::Answered(DriverError::Denied(what)) => {
+                format!("plugin `{plugin}` was denied `{what}`: see what its `grant` in farrier.toml allows")
+            }
+            other => other.to_string(),
+        };
+        CallError { class, message }
+    })
+}
+
+fn of_answer(cause: &DriverError) -> ErrorClass {
+    match cause {
+        DriverError::Other { code, .. } if code == LEASE_ENDING => ErrorClass::LeaseEnding,
+        DriverError::Other {
+            retry_after_ms: Some(ms),
+            ..
+        } => ErrorClass::Retry(Some(Duration::from_millis(u64::from(*ms)))),
+        DriverError::Conflict(_) | DriverError::Timeout(_) | DriverError::Unreachable(_) => ErrorClass::Retry(None),
+        _ => ErrorClass::Fail,
+    }
+}
+
+#[async_trait]
+impl Policies for PolicyWiring {
+    async fn prepare_ramdisk(&self, errand: &Errand, parameters: &[Parameter]) -> Result<(), CallError> {
+        let parameters: Vec<runtime::Parameter> = parameters
+            .iter()
+            .map(|parameter| runtime::Parameter {
+                key: parameter.key.clone(),
+                value: match &parameter.value {
+                    ParameterValue::Plain(text) => Value::Plain(text.clone()),
+                    ParameterValue::Secret(name) => Value::Secret(name.clone()),
+                },
+            })
+            .collect();
+        answer(self.0.prepare_ramdisk(&context(errand), &parameters).await)
+    }
+
+    async fn clean_up_ramdisk(&self, errand: &Errand) -> Result<(), CallError> {
+        answer(self.0.clean_up_ramdisk(&context(errand)).await)
+    }
+
+    async fn prepare_instance(&self, errand: &Errand) -> Result<(), CallError> {
+        answer(self.0.prepare_instance(&context(errand)).await)
+    }
+
+    async fn clean_up_instance(&self, errand: &Errand) -> Result<(), CallError> {
+        answer(self.0.clean_up_instance(&context(errand)).await)
+    }
+
+    async fn boot_into_iso(&self, errand: &Errand, url: &str) -> Result<(), CallError> {
+        answer(self.0.boot_into_iso(&context(errand), &Secret::new(url)).await)
+    }
+
+    async fn plan_take_over(&self, errand: &Errand, observation: &Observation) -> Result<Vec<PlanStep>, CallError> {
+        let steps = answer(self.0.plan_take_over(&context(errand), &observed(observation)).await)?;
+        Ok(steps.into_iter().map(plan_step).collect())
+    }
+}
+
+fn observed(seen: &Observation) -> runtime::Observation {
+    let now = SystemTime::now();
+    let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+    let artefact = |artefact: &conductor::ObservedArtefact| runtime::ObservedArtefact {
+        kind: artefact.kind,
+        backend: artefact.backend.clone(),
+        url: match artefact.url {
+            UrlState::Serving => runtime::UrlState::Serving,
+            UrlState::Dead => runtime::UrlState::Dead,
+            UrlState::Unknown => runtime::UrlState::Unknown,
+        },
+        in_slot: artefact.in_slot,
+        expires_in_s: artefact
+            .expires
+            .map(|end| seconds(end.duration_since(now).unwrap_or_default())),
+        bytes_read: artefact.bytes_read,
+    };
+    runtime::Observation {
+        previous_conductor: seen.previous_conductor.clone(),
+        power: seen.power,
+        cdrom: seen.cdrom.as_ref().map(|media| slot(media, seen, model::Device::Cdrom)),
+        floppy: seen
+            .floppy
+            .as_ref()
+            .map(|media| slot(media, seen, model::Device::Floppy)),
+        artefacts: seen.artefacts.iter().map(artefact).collect(),
+        agent_seen_s_ago: seen.agent_seen_ago.map(seconds),
+        interrupted: seen.interrupted.as_ref().map(|step| runtime::InterruptedStep {
+            name: step.name.clone(),
+            repeat: match step.repeat {
+                Repeat::Repeat => runtime::Repeat::Repeat,
+                Repeat::ObserveThenContinue => runtime::Repeat::ObserveThenContinue,
+                Repeat::Fail => runtime::Repeat::Fail,
+            },
+        }),
+    }
+}
+
+/// A slot as a plugin sees it: which artefact it holds, never a URL of ours.
+fn slot(media: &model::Media, seen: &Observation, device: model::Device) -> runtime::Media {
+    let ours = |artefact: &&conductor::ObservedArtefact| artefact.in_slot && artefact.kind.device() == device;
+    runtime::Media {
+        inserted: media.inserted,
+        connected: media.connected,
+        write_protected: media.write_protected,
+        artefact: seen.artefacts.iter().find(ours).map(|artefact| artefact.kind),
+        url: None,
+    }
+}
+
+fn plan_step(step: Step) -> PlanStep {
+    match step {
+        Step::Regenerate(kind) => PlanStep::Regenerate(kind),
+        Step::Renew(kind) => PlanStep::Renew(kind),
+        Step::Reinsert(kind) => PlanStep::Reinsert(kind),
+        Step::DeferReinsert(kind) => PlanStep::DeferReinsert(kind),
+        Step::ContinueInterruptedStep => PlanStep::ContinueInterruptedStep,
+        Step::WaitForAgent => PlanStep::WaitForAgent,
+        Step::Fail(reason) => PlanStep::Fail(reason),
+    }
+}

@@ -1,0 +1,379 @@
+//! A running conductor with its listeners, put together from settings.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use agent::CallbackPolicy;
+use anyhow::{Context, Result, bail};
+use api::{AgentPolicy, ApiState, Auth, Users, listen};
+use conductor::{Conductor, ConductorConfig, Hands, LeaseClock, Timeouts};
+use image::Recipe;
+use model::Sha256;
+use nodes::{Filter, Sealer, SqliteStore, Store};
+use runtime::live::{Live, LiveWorld, SiteBackend};
+use runtime::{Engine, Runtime};
+use settings::{BackendKind, Reference, Reinsert, Settings};
+use sources::{Sources, SourcesConfig};
+use storage::{Embedded, EmbeddedConfig, WebRoot};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::boot_sources::BootSourceWiring;
+use super::plugins::{self, Calls, PluginPages};
+use super::policies::PolicyWiring;
+use super::power::PowerWiring;
+use super::publications::{PublicationWiring, RecallWiring};
+use super::records::Records;
+use super::servers::Servers;
+
+/// How long steps under way may take to end when the conductor is told to stop.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Within which time an agent must be heard again; it calls two or three times in it.
+const HEARTBEAT: Duration = Duration::from_secs(60);
+/// Plugin calls that run at once; more wait for their turn.
+const CALLS_AT_ONCE: u16 = 32;
+/// How often it is noted whether this process takes part in the work.
+const READY_EVERY: Duration = Duration::from_millis(500);
+
+/// A conductor at work.
+pub(crate) struct Site {
+    conductor: conductor::Running,
+    servers: Arc<Servers>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    /// Where the API listens.
+    pub(crate) api: SocketAddr,
+}
+
+/// The lease as the BMC clients' fence.
+struct LeaseFence(LeaseClock);
+
+impl bmc::Fence for LeaseFence {
+    fn window(&self) -> Option<Duration> {
+        self.0.window()
+    }
+}
+
+impl Site {
+    /// Opens the store, loads the plugins, joins the site and listens.
+    pub(crate) async fn start(settings: Settings) -> Result<Self> {
+        let store = open_store(&settings)?;
+        let api_listener = bind(settings.api.listen, "[api] listen").await?;
+        let agent_listener = bind(settings.agent.listen, "[agent] listen").await?;
+        let images_listener = bind(settings.images.listen, "[images] listen").await?;
+        let images_url = settings.images.external_url_at(images_listener.local_addr()?);
+        let agent_urls = settings.agent.urls_at(agent_listener.local_addr()?);
+
+        let sources = open_sources(&settings, &store)?;
+        let embedded_ids = settings
+            .backends
+            .iter()
+            .filter(|backend| backend.kind == BackendKind::Embedded);
+        let recall = RecallWiring {
+            store: Arc::clone(&store),
+            sources: Arc::clone(&sources),
+            embedded: embedded_ids.map(|backend| backend.id.clone()).collect(),
+        };
+        let embedded = Embedded::new(EmbeddedConfig {
+            base_url: images_url.clone(),
+            recall: Arc::new(recall),
+        })
+        .context("[images] external-url")?;
+        let backends = open_backends(&settings, &embedded)?;
+
+        let lease = LeaseClock::new();
+        let servers = Arc::new(Servers::new(Arc::new(LeaseFence(lease.clone())), Arc::clone(&store)));
+        let calls = Arc::new(Calls::default());
+        let world = world(&settings, &store, &sources, &servers, &backends);
+        let runtime = load_plugins(&settings, world, &calls).await?;
+
+        let policy = CallbackPolicy {
+            require_tls: settings.agent.require_tls,
+            networks: settings.agent.callback_networks.clone(),
+        };
+        let hands = Hands {
+            store: Arc::clone(&store),
+            policies: Arc::new(PolicyWiring(runtime.clone())),
+            power: Arc::new(PowerWiring {
+                servers: Arc::clone(&servers),
+                store: Arc::clone(&store),
+            }),
+            publications: Arc::new(PublicationWiring {
+                store: Arc::clone(&store),
+                sources,
+                servers: Arc::clone(&servers),
+                backends,
+                embedded: embedded.clone(),
+                http: reqwest::Client::builder()
+                    .no_proxy()
+                    .redirect(reqwest::redirect::Policy::none())
+                    .build()?,
+                floppy_wait: plugins::callback_timeout(&settings),
+                reinsert_active_now: settings.take_over.reinsert_active == Reinsert::Now,
+            }),
+            agents: policy.clone(),
+        };
+        let scheme = if settings.api.tls.is_some() { "https" } else { "http" };
+        let api = api_listener.local_addr()?;
+        let config = ConductorConfig {
+            api_url: format!("{scheme}://{api}"),
+            images_url,
+            agent_urls,
+            ..conductor_config(&settings)
+        };
+        let conductor = Conductor::start(config, hands, lease.clone()).await?;
+
+        let ready = Arc::new(AtomicBool::new(true));
+        let waker = conductor.waker();
+        let state = ApiState {
+            store,
+            wake: Arc::new(move |node| waker.wake(node)),
+            embedded: Some(embedded.clone()),
+            plugins: Some(Arc::new(PluginPages { runtime, calls })),
+            auth: auth(&settings)?,
+            agent: AgentPolicy {
+                accept: Arc::new(move |node, beat, now| conductor::heartbeat::accept(node, beat, &policy, now)),
+                heartbeat_timeout: HEARTBEAT,
+            },
+            site: api::Site {
+                has_deploy_ramdisk: settings.images.deploy_kernel.is_some() && settings.images.deploy_ramdisk.is_some(),
+                public_url: None,
+                tls: settings.api.tls.is_some(),
+            },
+            ready: Arc::clone(&ready),
+        };
+        let tls = match &settings.api.tls {
+            Some(tls) => Some(api::tls::load(&tls.certificate, &tls.key).context("[api] tls-certificate")?),
+            None => None,
+        };
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let until = || stop.clone();
+        tasks.spawn(api::images::serve(
+            images_listener,
+            listen::Limits::images(None),
+            embedded,
+            until(),
+        ));
+        tasks.spawn(api::serve(
+            agent_listener,
+            listen::Limits::api(None),
+            api::agent_router(state.clone()),
+            until(),
+        ));
+        tasks.spawn(api::serve(
+            api_listener,
+            listen::Limits::api(tls),
+            api::router(state),
+            until(),
+        ));
+        tasks.spawn(note_readiness(lease, ready, until()));
+        Ok(Self {
+            conductor,
+            servers,
+            stop,
+            tasks,
+            api,
+        })
+    }
+
+    /// Lets steps under way end, gives the nodes back, stops listening and logs out of every BMC.
+    pub(crate) async fn stop(mut self) {
+        self.conductor.drain(DRAIN).await;
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+        self.servers.close().await;
+    }
+}
+
+fn open_store(settings: &Settings) -> Result<Arc<dyn Store>> {
+    let path = match &settings.store {
+        settings::Store::Sqlite { path } => path,
+        settings::Store::Etcd { .. } => bail!("[store] kind = \"etcd\" is not in this release: use \"sqlite\""),
+    };
+    make_folder(&settings.data_dir, "data-dir")?;
+    if let Some(folder) = settings.secret_key_file.parent() {
+        make_folder(folder, "secret-key-file")?;
+    }
+    let sealer = Sealer::for_store(&settings.secret_key_file, path)?;
+    Ok(Arc::new(SqliteStore::open(path, sealer)?))
+}
+
+fn make_folder(path: &Path, setting: &str) -> Result<()> {
+    std::fs::create_dir_all(path)
+        .with_context(|| format!("could not make the folder {} (setting {setting})", path.display()))
+}
+
+async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("could not listen on {address}: is another conductor running, or is {setting} wrong?"))
+}
+
+fn open_sources(settings: &Settings, store: &Arc<dyn Store>) -> Result<Arc<Sources>> {
+    let images = &settings.images;
+    let mut allowed = settings.file_url_allowed_paths.clone();
+    // What the site file itself names may be read wherever it is.
+    let references = [
+        &images.deploy_kernel,
+        &images.deploy_ramdisk,
+        &images.instance_kernel,
+        &images.instance_ramdisk,
+    ];
+    allowed.extend(
+        references
+            .into_iter()
+            .flatten()
+            .filter_map(|reference| match reference {
+                Reference::File(path) => Some(path.clone()),
+                Reference::Url(_) => None,
+            }),
+    );
+    allowed.push(images.isolinux.clone());
+    allowed.extend(images.ldlinux_candidates());
+    allowed.extend(images.esp.clone());
+    let handle = tokio::runtime::Handle::current();
+    let store = Arc::clone(store);
+    let sources = Sources::new(SourcesConfig {
+        max_bytes: images.cache.max_bytes,
+        max_age: Some(images.cache.max_age),
+        allowed_file_paths: allowed
+            .into_iter()
+            .filter(|path| path.exists())
+            .collect::<Vec<PathBuf>>(),
+        allow_local_addresses: settings.security.allow_local_addresses,
+        pins: Arc::new(move || handle.block_on(live_sources(&*store))),
+        ..SourcesConfig::new(&images.cache.folder)
+    })?;
+    Ok(Arc::new(sources))
+}
+
+/// What recorded recipes name; `None` if it cannot be told now.
+async fn live_sources(store: &dyn Store) -> Option<HashSet<Sha256>> {
+    const PAGE: u32 = 500;
+    let mut live = HashSet::new();
+    let mut filter = Filter {
+        limit: Some(PAGE),
+        ..Filter::default()
+    };
+    loop {
+        let page = store.nodes(&filter).await.ok()?;
+        let Some(last) = page.last() else {
+            return Some(live);
+        };
+        filter.after = Some(last.node.id);
+        for record in &page {
+            for artefact in store.artefacts(&record.node.id).await.ok()? {
+                let recipe = Recipe::from_json(artefact.recipe.expose().as_bytes()).ok()?;
+                live.extend(recipe.sources().map(|(sha256, _)| sha256));
+            }
+        }
+    }
+}
+
+fn open_backends(settings: &Settings, embedded: &Embedded) -> Result<Vec<SiteBackend>> {
+    let open = |backend: &settings::Backend| -> Result<SiteBackend> {
+        let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let scheme = |url: &str| fact("url-scheme", if url.starts_with("https:") { "https" } else { "http" });
+        let (kind, opened, traits): (_, Arc<dyn storage::Backend>, _) = match &backend.kind {
+            BackendKind::Embedded => {
+                let secure = settings.images.external_url.as_ref().map_or("", |url| url.as_str());
+                (
+                    "embedded",
+                    Arc::new(embedded.clone()),
+                    vec![scheme(secure), fact("delivery", "direct")],
+                )
+            }
+            BackendKind::WebRoot { root, url } => {
+                let opened = WebRoot::new(root, url.as_str()).with_context(|| format!("backend `{}`", backend.id))?;
+                (
+                    "web-root",
+                    Arc::new(opened),
+                    vec![scheme(url.as_str()), fact("delivery", "direct")],
+                )
+            }
+            BackendKind::Swift(_) | BackendKind::S3(_) => {
+                bail!(
+                    "backend `{}`: this release has the kinds embedded and web-root",
+                    backend.id
+                )
+            }
+        };
+        Ok(SiteBackend {
+            id: backend.id.clone(),
+            kind: kind.to_owned(),
+            backend: opened,
+            max_lifetime: None,
+            traits,
+        })
+    };
+    settings.backends.iter().map(open).collect()
+}
+
+fn world(
+    settings: &Settings,
+    store: &Arc<dyn Store>,
+    sources: &Arc<Sources>,
+    servers: &Arc<Servers>,
+    backends: &[SiteBackend],
+) -> Live {
+    let records = Arc::new(Records(Arc::clone(store)));
+    Live(Arc::new(LiveWorld {
+        journal: Arc::clone(&records) as _,
+        state: Arc::clone(&records) as _,
+        servers: Arc::clone(servers) as _,
+        artefacts: records,
+        boot_sources: Arc::new(BootSourceWiring {
+            sources: Arc::clone(sources),
+            images: settings.images.clone(),
+        }),
+        backends: backends.to_vec(),
+    }))
+}
+
+async fn load_plugins(settings: &Settings, world: Live, calls: &Arc<Calls>) -> Result<Runtime> {
+    let config = plugins::config(settings)?;
+    let engine = Engine::new(CALLS_AT_ONCE)?;
+    let runtime = Runtime::new(&engine, config, Arc::new(world), Arc::clone(calls) as _).await?;
+    for plugin in runtime.plugins() {
+        tracing::info!(plugin = %plugin.id, role = %plugin.role, digest = %plugin.digest, "plugin loaded");
+    }
+    Ok(runtime)
+}
+
+fn conductor_config(settings: &Settings) -> ConductorConfig {
+    let given = &settings.conductor;
+    let default = ConductorConfig::new(given.name.clone());
+    ConductorConfig {
+        group: given.group.clone(),
+        lease: given.lease,
+        longest_request: given.lease / 2,
+        timeouts: Timeouts {
+            callback: given.deploy_callback_timeout,
+            clean_callback: given.clean_callback_timeout,
+            ..Timeouts::default()
+        },
+        automated_clean: given.automated_clean,
+        reinsert_active_now: settings.take_over.reinsert_active == Reinsert::Now,
+        power_sync: given.power_sync_interval,
+        ..default
+    }
+}
+
+fn auth(settings: &Settings) -> Result<Auth> {
+    Ok(match &settings.api.auth {
+        settings::Auth::None => Auth::None,
+        settings::Auth::HttpBasic { htpasswd } => Auth::Basic(Arc::new(Users::load(htpasswd)?)),
+    })
+}
+
+async fn note_readiness(lease: LeaseClock, ready: Arc<AtomicBool>, stop: CancellationToken) {
+    while tokio::time::timeout(READY_EVERY, stop.cancelled()).await.is_err() {
+        ready.store(lease.window().is_some(), Ordering::Relaxed);
+    }
+}
