@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# What takes too long for `make test`: the boot matrix, the same stories on machines with USB floppies and on one that
+# enforces Secure Boot, every bench of the workspace, and cargo-deny's look at the
+# licences and origins of the dependencies. Each part has a time limit; all parts run, and any failure is the result.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+failed=0
+
+# part LIMIT COMMAND…
+part() {
+    local limit=$1; shift
+    echo "== $*"
+    timeout "$limit" "$@" || { echo "failed: $*"; failed=$((failed + 1)); }
+}
+
+export FARRIER_LAB=$PWD/.lab/lab.env
+part 20m tests/lab/matrix.sh
+part 30m env FARRIER_BOOTS=usb cargo test -p farrier --test boots -- firmware:: deploy:: take_over::
+part 20m env FARRIER_BOOTS=secure-boot cargo test -p farrier --test boots -- firmware::the_same_iso
+for bench in host/*/benches tests/benches; do
+    [ -d "$bench" ] || continue
+    part 15m cargo bench -p "$(basename "$(dirname "$bench")")"
+done
+# Its own target folder, outside ours: it must not wait for nor invalidate a build of the workspace.
+[ -x .lab/tools/bin/cargo-deny ] ||
+    part 45m cargo install --quiet --locked --root .lab/tools --target-dir .lab/tools/target cargo-deny
+rm -rf .lab/tools/target
+part 5m .lab/tools/bin/cargo-deny check bans licenses sources
+
+echo "soak: $failed parts failed"
+[ "$failed" -eq 0 ]

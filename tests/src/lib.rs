@@ -1,0 +1,1 @@
+//! Rules that hold across the workspace; each is a test in `tests/`.
