@@ -13,9 +13,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/lab/lib.sh
 source "$here/lib.sh"
 
-# Tools that the tests run, and tools and firmware that the steps below use.
+# What the build links (OpenSSL, for the TLS of old BMCs), tools that the tests run, tools and firmware that the steps below use.
 packages=(
-    gcc libc6-dev binutils make cpio kmod python3
+    gcc libc6-dev libssl-dev pkg-config binutils make cpio kmod python3
     dosfstools mtools xorriso genisoimage
     isolinux syslinux-common ovmf grub-common grub-efi-amd64-bin busybox-static
 )
