@@ -11,8 +11,7 @@ use model::Sha256;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION,
 };
-use reqwest::{Certificate, Client, Response, StatusCode, redirect};
-use rustls::crypto::{CryptoProvider, ring};
+use reqwest::{Response, StatusCode};
 use sha2::Digest as _;
 use tempfile::NamedTempFile;
 use tokio::sync::mpsc;
@@ -21,6 +20,7 @@ use tokio::time::timeout;
 use url::{Host, Url};
 
 use crate::address::{self, LocalAddress, Outside};
+use crate::trust::{self, Trusting, chain};
 use crate::{SourceError, reference};
 
 /// Most redirects that one fetch follows.
@@ -33,7 +33,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// The client of all fetches.
 pub(crate) struct Http {
-    client: Client,
+    client: Trusting,
     allow_local: bool,
     /// Longest silence.
     stall: Duration,
@@ -74,34 +74,15 @@ impl From<SourceError> for FetchError {
 
 impl Http {
     pub(crate) fn new(allow_local: bool, ca: Option<&Path>, stall: Duration, max: u64) -> Result<Self, SourceError> {
-        // A process without a provider would make the TLS library panic.
-        if CryptoProvider::get_default().is_none() {
-            // Lost races leave one installed too.
-            let _installed = ring::default_provider().install_default();
-        }
-        let mut builder = Client::builder()
-            .http1_only()
-            .no_proxy()
-            .referer(false)
-            .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT)
-            .user_agent(concat!("farrier/", env!("CARGO_PKG_VERSION")));
-        if !allow_local {
-            builder = builder.dns_resolver(Outside);
-        }
-        if let Some(path) = ca {
-            let wrong = |reason: String| SourceError::Settings {
-                reason: format!("the CA file {} {reason}", path.display()),
-            };
-            let pem = std::fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-            let found = Certificate::from_pem_bundle(&pem).map_err(|_| wrong("is not PEM".into()))?;
-            if found.is_empty() {
-                return Err(wrong("holds no PEM certificate".into()));
+        let build = move || {
+            let builder = trust::builder().connect_timeout(CONNECT);
+            match allow_local {
+                true => builder,
+                false => builder.dns_resolver(Outside),
             }
-            builder = builder.tls_certs_merge(found);
-        }
-        let client = builder.build().map_err(|error| SourceError::Settings {
-            reason: format!("the web client cannot be made: {error}"),
+        };
+        let client = Trusting::new(ca, build).map_err(|error| SourceError::Settings {
+            reason: error.to_string(),
         })?;
         Ok(Self {
             client,
@@ -159,7 +140,11 @@ impl Http {
             if !self.allow_local {
                 check_literal(&url, shown)?;
             }
-            let mut request = self.client.get(url.clone()).header(ACCEPT_ENCODING, "identity");
+            let mut request = self
+                .client
+                .client()
+                .get(url.clone())
+                .header(ACCEPT_ENCODING, "identity");
             if let Some(known) = known {
                 if let Some(etag) = &known.etag {
                     request = request.header(IF_NONE_MATCH, etag);
@@ -331,16 +316,9 @@ fn find<E: Error + 'static>(error: &reqwest::Error) -> Option<&E> {
     std::iter::successors(error.source(), |&layer| layer.source()).find_map(|layer| layer.downcast_ref())
 }
 
-/// The inner messages; the outermost one repeats the URL with its query.
+/// Down to the failing layer, with what to do where that can be told.
 fn layers(error: &reqwest::Error) -> String {
-    let inner: Vec<String> = std::iter::successors(error.source(), |&layer| layer.source())
-        .map(ToString::to_string)
-        .collect();
-    let mut text = if inner.is_empty() {
-        "the request failed".to_owned()
-    } else {
-        inner.join(": ")
-    };
+    let mut text = chain(error);
     if text.contains("certificate") {
         text.push_str("; give the server's CA");
     }

@@ -18,16 +18,13 @@
 //! A cached file never changes: images are read from it for as long as a server may boot. What a live recipe names is
 //! pinned; the rest is bounded by size and age. Not here: what a node boots, and how images are laid out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::FutureExt;
-use futures_util::future::{Shared, WeakShared};
 use image::{FileSource, Source, SourceFile, SourceRef, SourceSet};
 use model::Sha256;
 use tokio::time::timeout;
@@ -37,12 +34,16 @@ mod bring;
 mod cache;
 mod error;
 mod file;
+mod flight;
 mod http;
+pub mod openstack;
 mod reference;
+mod trust;
 
 pub use error::SourceError;
 
 use cache::{Cache, Hold};
+use flight::Flights;
 use http::Http;
 use reference::Reference;
 
@@ -162,15 +163,12 @@ pub struct Sources {
     inner: Arc<Inner>,
 }
 
-type Flights = HashMap<(String, Option<Sha256>), WeakShared<Flight>>;
-type Flight = Pin<Box<dyn Future<Output = Result<Fetched, SourceError>> + Send>>;
-
 struct Inner {
     cache: Cache,
     http: Http,
     config: SourcesConfig,
     /// Fetches under way, by reference and checksum.
-    flights: Mutex<Flights>,
+    flights: Flights<(String, Option<Sha256>), Result<Fetched, SourceError>>,
 }
 
 impl Sources {
@@ -187,7 +185,7 @@ impl Sources {
             cache,
             http,
             config,
-            flights: Mutex::default(),
+            flights: Flights::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -197,21 +195,9 @@ impl Sources {
     /// same at the same time share one fetch.
     pub async fn fetch(&self, reference: &str, checksum: Option<Sha256>) -> Result<Fetched, SourceError> {
         let reference = Reference::parse(reference)?;
-        self.join(reference, checksum).await
-    }
-
-    fn join(&self, reference: Reference, checksum: Option<Sha256>) -> Shared<Flight> {
         let key = (reference.raw.clone(), checksum);
-        let mut flights = self.inner.flights.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(flight) = flights.get(&key).and_then(WeakShared::upgrade)
-            // One that has landed answers what was true then.
-            && flight.peek().is_none()
-        {
-            return flight;
-        }
-        flights.retain(|_, flight| flight.upgrade().is_some_and(|flight| flight.peek().is_none()));
         let inner = Arc::clone(&self.inner);
-        let flight: Flight = Box::pin(async move {
+        let flight = self.inner.flights.join(key, || async move {
             let limit = inner.config.deadline;
             let shown = reference.shown.clone();
             match timeout(limit, inner.bring(reference, checksum)).await {
@@ -223,11 +209,7 @@ impl Sources {
                 }),
             }
         });
-        let flight = flight.shared();
-        if let Some(weak) = flight.downgrade() {
-            flights.insert(key, weak);
-        }
-        flight
+        flight.await
     }
 
     /// Everything in the cache, least recently used first. Blocks.
