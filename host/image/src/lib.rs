@@ -36,6 +36,7 @@ mod read;
 mod recipe;
 mod source;
 mod unique;
+mod write;
 
 pub use builder::LayoutBuilder;
 pub use content::{BootFile, Content, SourceFile};
@@ -49,6 +50,7 @@ pub use iso9660::{
 pub use layout::{Extent, Kind, Layout, LayoutError};
 pub use parameters::ParameterError;
 pub use path::PathError;
-pub use read::{ReadError, WriteError};
+pub use read::ReadError;
 pub use recipe::{Recipe, RecipeError, SourceRef, WRITER_VERSION};
 pub use source::{FileSource, MemorySource, NoSources, Source, SourceMap, SourceSet};
+pub use write::{WriteError, Written};

@@ -1,18 +1,12 @@
-//! Reading an image at any place, and writing it into a file.
+//! Reading an image at any place.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use model::Sha256;
-use rustix::io::Errno;
 
 use crate::layout::{Extent, Layout};
 use crate::source::{Source, SourceSet};
-
-/// Bytes per read where the kernel cannot copy by itself.
-const COPY_BUFFER: u64 = 1 << 20;
 
 /// Why a range of an image could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -52,18 +46,6 @@ pub enum ReadError {
     },
 }
 
-/// Why an image could not be written into a file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WriteError {
-    /// A source failed.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The file failed (a full disk, say).
-    #[error("writing the image file failed")]
-    File(#[source] io::Error),
-}
-
 impl Layout {
     /// Fills `buf` with the bytes from `offset` on. Any range inside the image will do; blocks while sources are read.
     pub fn read_at(&self, sources: &dyn SourceSet, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
@@ -94,30 +76,9 @@ impl Layout {
         }
         Ok(())
     }
-
-    /// Writes the whole image into `file`, replacing what it held, and waits until it is on the disk. Zeros become holes;
-    /// sources are reflinked where the file system can (aligned ranges on XFS or btrfs), else copied inside the kernel,
-    /// else read and written.
-    pub fn write_to(&self, sources: &dyn SourceSet, file: &File) -> Result<(), WriteError> {
-        file.set_len(0).map_err(WriteError::File)?;
-        file.set_len(self.size()).map_err(WriteError::File)?;
-        let mut at = 0;
-        for extent in self.extents() {
-            match extent {
-                Extent::Literal(bytes) => file.write_all_at(bytes, at).map_err(WriteError::File)?,
-                Extent::Zero(_) => {}
-                Extent::Source { sha256, offset, len } => {
-                    let source = open(sources, *sha256, offset + len)?;
-                    copy(&*source, *sha256, *offset, file, at, *len)?;
-                }
-            }
-            at += extent.len();
-        }
-        file.sync_all().map_err(WriteError::File)
-    }
 }
 
-fn open(sources: &dyn SourceSet, sha256: Sha256, needed: u64) -> Result<Arc<dyn Source>, ReadError> {
+pub(crate) fn open(sources: &dyn SourceSet, sha256: Sha256, needed: u64) -> Result<Arc<dyn Source>, ReadError> {
     let source = sources.open(&sha256).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => ReadError::SourceMissing(sha256),
         _ => ReadError::SourceIo { sha256, source },
@@ -129,62 +90,24 @@ fn open(sources: &dyn SourceSet, sha256: Sha256, needed: u64) -> Result<Arc<dyn 
     Ok(source)
 }
 
-fn copy(source: &dyn Source, sha256: Sha256, from: u64, file: &File, to: u64, len: u64) -> Result<(), WriteError> {
-    let done = match source.file() {
-        Some(source) => copy_in_kernel(source, from, file, to, len).map_err(WriteError::File)?,
-        None => 0,
-    };
-    let mut done = done;
-    let mut buffer = vec![0; usize::try_from(COPY_BUFFER.min(len - done)).unwrap_or(0)];
-    while done < len {
-        let part = usize::try_from(len - done).map_or(buffer.len(), |rest| rest.min(buffer.len()));
-        let part = &mut buffer[..part];
-        source
-            .read_at(from + done, part)
-            .map_err(|source| ReadError::SourceIo { sha256, source })?;
-        file.write_all_at(part, to + done).map_err(WriteError::File)?;
-        done += part.len() as u64;
-    }
-    Ok(())
-}
-
-/// Copies what the kernel can copy by itself and returns how much that was. `copy_file_range` clones blocks where source,
-/// destination and file system allow it, so no clone call of our own is needed.
-fn copy_in_kernel(source: &File, from: u64, file: &File, to: u64, len: u64) -> io::Result<u64> {
-    let (mut from, mut to, mut done) = (from, to, 0);
-    while done < len {
-        let part = usize::try_from(len - done).unwrap_or(usize::MAX).min(1 << 30);
-        match rustix::fs::copy_file_range(source, Some(&mut from), file, Some(&mut to), part) {
-            // Zero: the source ended early or is a file that the kernel cannot tell the length of; reading will tell.
-            Ok(0) => break,
-            Ok(copied) => done += copied as u64,
-            Err(Errno::INTR) => {}
-            // Other file systems, old kernels, sandboxes: the caller reads and writes.
-            Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::BADF) => break,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(done)
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::builder::LayoutBuilder;
     use crate::layout::Kind;
-    use crate::source::{FileSource, MemorySource, SourceMap};
+    use crate::source::{MemorySource, SourceMap};
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    fn sha(byte: u8) -> Sha256 {
+    pub(crate) fn sha(byte: u8) -> Sha256 {
         Sha256([byte; 32])
     }
 
-    fn pattern(seed: u8, len: usize) -> Bytes {
+    pub(crate) fn pattern(seed: u8, len: usize) -> Bytes {
         (0..=250u8).map(|i| seed.wrapping_add(i)).cycle().take(len).collect()
     }
 
-    fn sources() -> SourceMap {
+    pub(crate) fn sources() -> SourceMap {
         let mut map = SourceMap::default();
         for seed in 0..3 {
             map.insert(sha(seed), Arc::new(MemorySource(pattern(seed, 5000))));
@@ -192,7 +115,7 @@ mod tests {
         map
     }
 
-    fn extent() -> impl Strategy<Value = Extent> {
+    pub(crate) fn extent() -> impl Strategy<Value = Extent> {
         prop_oneof![
             (any::<u8>(), 0..400usize).prop_map(|(seed, len)| Extent::Literal(pattern(seed, len))),
             (0..3u8, 0..2500u64, 0..2500u64).prop_map(|(seed, offset, len)| Extent::Source {
@@ -204,7 +127,7 @@ mod tests {
         ]
     }
 
-    fn expected(extents: &[Extent]) -> Vec<u8> {
+    pub(crate) fn expected(extents: &[Extent]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for extent in extents {
             match extent {
@@ -243,48 +166,6 @@ mod tests {
                 prop_assert!(read == whole);
             }
         }
-
-        #[test]
-        fn a_written_file_holds_what_reading_gives(extents in prop::collection::vec(extent(), 0..12)) {
-            let whole = expected(&extents);
-            let layout = Layout::from_extents(Kind::Other, extents).unwrap();
-            let file = tempfile::NamedTempFile::new().unwrap();
-            std::fs::write(file.path(), b"what was there before").unwrap();
-            layout.write_to(&sources(), file.as_file()).unwrap();
-            prop_assert!(std::fs::read(file.path()).unwrap() == whole);
-        }
-    }
-
-    #[test]
-    fn a_file_source_is_copied_by_the_kernel_at_any_alignment() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("source");
-        let content = pattern(7, 3_000_001);
-        std::fs::write(&path, &content).unwrap();
-        let mut sources = SourceMap::default();
-        sources.insert(sha(7), Arc::new(FileSource::open(&path).unwrap()));
-        for (lead, offset, len) in [
-            (4096, 0, 3_000_001),
-            (1, 0, 3_000_001),
-            (4096, 4095, 2_000_000),
-            (0, 3_000_000, 1),
-        ] {
-            let mut builder = LayoutBuilder::new(Kind::Other);
-            builder.zeros(lead);
-            builder.source(sha(7), offset, len);
-            let layout = builder.finish().unwrap();
-            let out = tempfile::NamedTempFile::new_in(dir.path()).unwrap();
-            layout.write_to(&sources, out.as_file()).unwrap();
-            let written = std::fs::read(out.path()).unwrap();
-            let (lead, offset, len) = (
-                usize::try_from(lead).unwrap(),
-                usize::try_from(offset).unwrap(),
-                usize::try_from(len).unwrap(),
-            );
-            assert_eq!(written.len(), lead + len);
-            assert!(written[..lead].iter().all(|byte| *byte == 0));
-            assert!(written[lead..] == content[offset..offset + len]);
-        }
     }
 
     #[test]
@@ -313,10 +194,5 @@ mod tests {
         ));
         assert!(matches!(read(u64::MAX, 1), Err(ReadError::OutOfRange { .. })));
         assert!(read(6010, 0).is_ok());
-        let file = tempfile::tempfile().unwrap();
-        assert!(matches!(
-            layout.write_to(&sources(), &file),
-            Err(WriteError::Read(ReadError::SourceTruncated { .. }))
-        ));
     }
 }
