@@ -18,6 +18,7 @@ packages=(
     gcc libc6-dev libssl-dev pkg-config binutils make cpio kmod python3
     dosfstools mtools xorriso genisoimage
     isolinux syslinux-common ovmf grub-common grub-efi-amd64-bin busybox-static
+    python3-venv memcached nginx-light
 )
 
 exec 9>"$lab/lock"
@@ -46,6 +47,9 @@ step ramdisks "$here/ramdisk.sh" "$here"/ramdisk/* "$here"/instance/* "$lab/stam
 step disk     "$here/disk.sh" "$here"/disk/*               -- "$here/disk.sh" "$lab/disk"
 step grub     "$here/grub.sh" "$here"/grub/*               -- "$here/grub.sh" "$lab/grub"
 step signed   "$here/signed.sh"                            -- "$here/signed.sh" "$lab/signed"
+step swift    "$here/swift.sh" "$here/openstack/requirements.txt" -- "$here/swift.sh" "$lab/openstack"
+step keystone "$here/keystone.sh" "$here/openstack/run_keystone.py" "$lab/stamps/swift" -- "$here/keystone.sh" "$lab/openstack"
+step nginx    "$here/nginx.sh" "$here"/nginx/*             -- "$here/nginx.sh"
 
 cat > "$lab/lab.env.new" <<ENV
 QEMU=$lab/qemu/usr/bin/qemu-system-x86_64
@@ -67,6 +71,9 @@ OVMF_CODE_SECURE=/usr/share/OVMF/OVMF_CODE_4M.secboot.fd
 OVMF_VARS_SECURE=/usr/share/OVMF/OVMF_VARS_4M.ms.fd
 SHIM_EFI_SIGNED=$lab/signed/shimx64.efi.signed
 GRUB_EFI_SIGNED=$lab/signed/grubx64.efi.signed
+OPENSTACK_PYTHON=$lab/openstack/venv/bin/python
+KEYSTONE=$lab/openstack/keystone
+NGINX=/usr/sbin/nginx
 DISK_IMAGE=$lab/disk/disk.img
 DISK_IMAGE_SHA256=$(sha256sum "$lab/disk/disk.img" | cut -d' ' -f1)
 ENV
