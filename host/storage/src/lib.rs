@@ -17,12 +17,14 @@ mod opened;
 mod reads;
 pub mod serve;
 mod served;
+mod unfinished;
 mod web_root;
 
 pub use embedded::{Embedded, EmbeddedConfig, NoRecords, Recall, RecallError};
 pub use error::StorageError;
-pub use reads::{ReadCount, Reads};
+pub use reads::{ClientReads, ReadCount, Reads};
 pub use served::Served;
+pub use unfinished::{Existing, Unfinished};
 pub use web_root::WebRoot;
 
 /// An artefact to publish: a layout, what its sources are read from, and the last part of its URL.

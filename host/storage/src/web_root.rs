@@ -1,28 +1,25 @@
 //! The web-root backend: files under a directory that some web server serves.
 //!
-//! A file appears whole or not at all (temporary file, fsync, rename, fsync of the directory), readable for everybody, and
-//! only files whose names are artefact names are ever removed. Nothing outside the directory can be reached, whatever links
+//! A file appears whole or not at all ([`Unfinished`]), readable for everybody, and only files whose names are artefact names are ever removed. Nothing outside the directory can be reached, whatever links
 //! lie in it.
 
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::Dir;
 use image::WriteError;
 use model::ArtefactName;
-use rustix::fs::FlockOperation;
 
 use crate::base_url::BaseUrl;
+use crate::unfinished::{Existing, Unfinished, remove_leftovers, sync};
 use crate::{Backend, Publication, Published, Renewal, Stat, StorageError};
 
-/// Temporary files of ours: prefix, 16 hexadecimal digits, suffix. Hidden, so that no directory listing offers them.
-const PART_PREFIX: &str = ".farrier-";
-const PART_SUFFIX: &str = ".part";
 /// Read by the web server's user.
 const MODE: u32 = 0o644;
 /// Bytes compared at a time.
@@ -49,7 +46,7 @@ impl WebRoot {
             path: root.to_owned(),
             base_url,
         };
-        root.remove_leftovers()?;
+        remove_leftovers(&root.dir).map_err(|error| root.error("list files", error))?;
         Ok(Self(Arc::new(root)))
     }
 
@@ -104,28 +101,11 @@ impl Backend for WebRoot {
 
     async fn check(&self) -> Result<(), StorageError> {
         self.run("check", |root| {
-            let part = root.create_part()?;
-            rustix::io::write(&part.file, b"x").map_err(|error| root.error("write", error.into()))?;
+            let file = root.create()?;
+            rustix::io::write(file.file(), b"x").map_err(|error| root.error("write", error.into()))?;
             Ok(())
         })
         .await
-    }
-}
-
-/// A temporary file, locked while it is written and removed unless it was renamed.
-struct Part<'a> {
-    root: &'a Root,
-    name: String,
-    file: std::fs::File,
-    kept: bool,
-}
-
-impl Drop for Part<'_> {
-    fn drop(&mut self) {
-        if !self.kept {
-            // Best effort: what stays is removed at the next start.
-            let _ = self.root.dir.remove_file(&self.name);
-        }
     }
 }
 
@@ -135,20 +115,21 @@ impl Root {
         if self.holds_already(publication)? {
             return Ok(());
         }
-        let mut part = self.create_part()?;
-        publication
-            .layout
-            .write_to(&*publication.sources, &part.file)
+        let file = self.create()?;
+        file.write(&publication.layout, &*publication.sources, &mut |_| ())
             .map_err(|error| match error {
                 WriteError::Read(error) => StorageError::Source(error),
                 WriteError::File(error) => self.error("write", error),
                 other => self.error("write", io::Error::other(other)),
             })?;
-        self.dir
-            .rename(&part.name, &self.dir, name)
-            .map_err(|error| self.error("rename", error))?;
-        part.kept = true;
-        self.sync()
+        match file.appear(OsStr::new(name), Existing::Keep) {
+            // Another conductor published it meanwhile.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => match self.holds_already(publication)? {
+                true => Ok(()),
+                false => Err(self.error("name a file", error)),
+            },
+            appeared => appeared.map_err(|error| self.error("name a file", error)),
+        }
     }
 
     /// Whether a file of that name holds these bytes. Other bytes are a conflict: a URL never changes what it means.
@@ -191,75 +172,20 @@ impl Root {
         Ok(true)
     }
 
-    fn create_part(&self) -> Result<Part<'_>, StorageError> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        loop {
-            let chance = rand::random::<u64>();
-            let name = format!("{PART_PREFIX}{chance:016x}{PART_SUFFIX}");
-            let file = match self.dir.open_with(&name, &options) {
-                Ok(file) => file.into_std(),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
-                Err(error) => return Err(self.error("create a file", error)),
-            };
-            let part = Part {
-                root: self,
-                name,
-                file,
-                kept: false,
-            };
-            part.file
-                .set_permissions(std::fs::Permissions::from_mode(MODE))
-                .map_err(|error| self.error("set the mode of a file", error))?;
-            // Held until the file is closed, so that nobody who starts meanwhile takes it for a leftover. A file system
-            // without locks (some network ones) loses only that protection.
-            let _ = rustix::fs::flock(&part.file, FlockOperation::LockExclusive);
-            let found = part.file.metadata();
-            if found.map_err(|error| self.error("read", error))?.nlink() > 0 {
-                return Ok(part);
-            }
-            // Somebody who started just now removed it between its creation and the lock.
-        }
-    }
-
-    /// Removes temporary files that no live process holds.
-    fn remove_leftovers(&self) -> Result<(), StorageError> {
-        let entries = self.dir.entries().map_err(|error| self.error("list files", error))?;
-        for entry in entries {
-            let entry = entry.map_err(|error| self.error("list files", error))?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| is_part(name)) else {
-                continue;
-            };
-            let Ok(file) = self.dir.open(name) else {
-                continue;
-            };
-            let lock = FlockOperation::NonBlockingLockExclusive;
-            if rustix::fs::flock(&file, lock).is_ok() {
-                tracing::info!(file = name, "removing an unfinished file");
-                self.remove(name)?;
-            }
-        }
-        Ok(())
+    /// A file that the web server's user may read once it appears.
+    fn create(&self) -> Result<Unfinished, StorageError> {
+        let file = Unfinished::create(&self.dir).map_err(|error| self.error("create a file", error))?;
+        file.file()
+            .set_permissions(std::fs::Permissions::from_mode(MODE))
+            .map_err(|error| self.error("set the mode of a file", error))?;
+        Ok(file)
     }
 
     fn remove(&self, name: &str) -> Result<(), StorageError> {
         match self.dir.remove_file(name) {
-            Ok(()) => self.sync(),
+            Ok(()) => sync(&self.dir).map_err(|error| self.error("sync", error)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(self.error("remove a file", error)),
-        }
-    }
-
-    /// Waits until names are on the disk.
-    fn sync(&self) -> Result<(), StorageError> {
-        // The handle that we hold may only name things (O_PATH); syncing takes one that may read.
-        let dir = self.dir.open(".").map(cap_std::fs::File::into_std);
-        match dir.and_then(|dir| dir.sync_all()) {
-            Ok(()) => Ok(()),
-            // Some file systems cannot sync a directory; there is nothing more that could be done.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => Ok(()),
-            Err(error) => Err(self.error("sync", error)),
         }
     }
 
@@ -287,12 +213,6 @@ impl Root {
             _ => StorageError::Io { action, place, source },
         }
     }
-}
-
-fn is_part(name: &str) -> bool {
-    name.strip_prefix(PART_PREFIX)
-        .and_then(|rest| rest.strip_suffix(PART_SUFFIX))
-        .is_some_and(|chance| chance.len() == 16 && chance.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
 fn place(root: &Path) -> String {
