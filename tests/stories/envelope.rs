@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bmc::Bmc;
-use bmc::redfish::{Ca, RedfishBmc, RedfishConfig, Tls};
+use bmc::redfish::RedfishBmc;
+use bmc::{Bmc, BmcConfig, Ca, Tls};
 use model::{ArtefactKind, BmcAddress, Node, NodeId, ProvisionState, Secret, Tenure};
 use runtime::live::{Artefact, Artefacts, BootSources, Journal, Live, LiveWorld, Material, Servers, State};
 use runtime::{
@@ -92,7 +92,7 @@ async fn a_plugin_that_ejects_an_active_nodes_media_is_denied_and_the_media_stay
 
     let server = site.sim.server(0).expect("a server");
     let address = BmcAddress(server.url.clone());
-    let mut config = RedfishConfig::new(address, BMC_USER.to_owned(), Secret::new(BMC_PASSWORD));
+    let mut config = BmcConfig::new(address, BMC_USER.to_owned(), Secret::new(BMC_PASSWORD));
     config.tls = Tls::Verify {
         ca: Some(Ca::File(server.ca_pem.clone())),
     };

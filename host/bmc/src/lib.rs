@@ -4,15 +4,15 @@
 //! between vendors and firmwares is data in `quirks`. No policy lives here: what to insert and when is decided elsewhere.
 //!
 //! ```no_run
-//! use bmc::redfish::{Ca, RedfishBmc, RedfishConfig, Tls};
-//! use bmc::{Bmc, InsertMedia};
+//! use bmc::redfish::RedfishBmc;
+//! use bmc::{Bmc, BmcConfig, Ca, InsertMedia, Tls};
 //! use model::{BmcAddress, BootDevice, Device, PowerAction, Secret};
 //!
 //! # async fn boot() -> Result<(), bmc::BmcError> {
 //! let address = BmcAddress("https://10.1.2.3".into());
-//! let bmc = RedfishBmc::new(RedfishConfig {
+//! let bmc = RedfishBmc::new(BmcConfig {
 //!     tls: Tls::Verify { ca: Some(Ca::File("/etc/farrier/ilo-ca.pem".into())) },
-//!     ..RedfishConfig::new(address, "admin", Secret::new("secret"))
+//!     ..BmcConfig::new(address, "admin", Secret::new("secret"))
 //! })?;
 //! let image = InsertMedia {
 //!     url: Secret::new("http://10.1.0.1/boot.iso"),
@@ -32,10 +32,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{BootDevice, BootMode, Device, Media, PowerAction, PowerState, ServerIdentity};
 
+mod access;
+mod backoff;
 mod error;
+mod gate;
+mod http;
 mod quirks;
 pub mod redfish;
+mod text;
+pub mod trace;
 
+pub use access::{BmcConfig, Ca, Deadlines, Protocols, Tls};
 pub use error::BmcError;
 
 /// The BMC of one server.

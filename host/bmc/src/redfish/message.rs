@@ -7,8 +7,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use super::text;
-use crate::BmcError;
+use crate::{BmcError, text};
 
 /// Most messages of one answer that are looked at.
 const MESSAGES_CAP: usize = 16;

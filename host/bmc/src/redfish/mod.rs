@@ -3,19 +3,17 @@
 //! One conversation at a time with each BMC: a verb waits for its turn, then reads, changes and reads back within its
 //! deadline. Everything is found by links from `/redfish/v1/`. What a BMC answers is hostile until proven otherwise.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use model::{BmcAddress, BootDevice, BootMode, Device, Media, PowerAction, PowerState, Secret, ServerIdentity};
-use reqwest::Client;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use crate::{Bmc, BmcError, InsertMedia, RawReply};
+use crate::gate::Gate;
+use crate::http::HttpClient;
+use crate::{Bmc, BmcError, Deadlines, Fence, InsertMedia, RawReply, access};
 
 mod boot;
-mod config;
 mod identity;
 mod json;
 mod ladder;
@@ -24,12 +22,10 @@ mod message;
 mod power;
 mod raw;
 mod session;
-mod text;
-mod tls;
 mod topology;
 mod turn;
 
-pub use config::{Ca, Deadlines, RedfishConfig, Tls};
+use crate::BmcConfig;
 
 use session::Login;
 use topology::Topology;
@@ -39,24 +35,29 @@ use turn::Turn;
 pub struct RedfishBmc {
     address: BmcAddress,
     origin: Url,
-    client: Client,
+    client: HttpClient,
     user: String,
     password: Secret,
     session: bool,
     system: Option<String>,
     deadlines: Deadlines,
-    fence: std::sync::Arc<dyn crate::Fence>,
-    /// One conversation at a time.
-    turn: Semaphore,
+    fence: Arc<dyn Fence>,
+    gate: Arc<Gate>,
     login: Mutex<Option<Login>>,
     topology: Mutex<Option<Topology>>,
 }
 
 impl RedfishBmc {
     /// Checks the settings and reads the CA. Nothing is sent yet.
-    pub fn new(config: RedfishConfig) -> Result<Self, BmcError> {
-        let origin = config::origin(&config.address)?;
-        let client = tls::client(&config.tls, &config.deadlines).map_err(|reason| BmcError::Settings {
+    pub fn new(config: BmcConfig) -> Result<Self, BmcError> {
+        let gate = Arc::new(Gate::new(config.address.clone()));
+        Self::behind(gate, config)
+    }
+
+    /// The same, taking turns with other clients of the same BMC.
+    pub(crate) fn behind(gate: Arc<Gate>, config: BmcConfig) -> Result<Self, BmcError> {
+        let origin = access::origin(&config.address)?;
+        let client = HttpClient::new(&config, &origin).map_err(|reason| BmcError::Settings {
             address: config.address.clone(),
             reason,
         })?;
@@ -70,7 +71,7 @@ impl RedfishBmc {
             system: config.system,
             deadlines: config.deadlines,
             fence: config.fence,
-            turn: Semaphore::new(1),
+            gate,
             login: Mutex::new(None),
             topology: Mutex::new(None),
         })
@@ -128,30 +129,23 @@ impl RedfishBmc {
     where
         W: Future<Output = Result<T, BmcError>>,
     {
-        let until = Instant::now() + self.deadlines.verb;
         hide.push(self.password.expose().to_owned());
-        let turn = || Turn {
-            bmc: self,
-            action,
-            until,
-            hide: hide.clone(),
-        };
-        let late = || turn().timed_out(self.deadlines.verb);
-        let Ok(Ok(_turn)) = timeout_at(until, self.turn.acquire()).await else {
-            return Err(turn().busy(format!(
-                "an earlier request of this conductor still runs after {:.0?}",
-                self.deadlines.verb
-            )));
-        };
-        let run = async {
-            let cached = self.topology().is_some();
-            let result = work(turn()).await;
-            if result.is_err() && cached && self.topology().is_none() {
-                return work(turn()).await;
-            }
-            result
-        };
-        timeout_at(until, run).await.unwrap_or_else(|_| Err(late()))
+        self.gate
+            .run(action, &self.deadlines, |until| async move {
+                let turn = || Turn {
+                    bmc: self,
+                    action,
+                    until,
+                    hide: hide.clone(),
+                };
+                let cached = self.topology().is_some();
+                let result = work(turn()).await;
+                if result.is_err() && cached && self.topology().is_none() {
+                    return work(turn()).await;
+                }
+                result
+            })
+            .await
     }
 }
 

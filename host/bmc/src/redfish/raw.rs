@@ -3,9 +3,8 @@
 use reqwest::Method;
 use serde_json::Value;
 
-use super::text;
 use super::turn::Turn;
-use crate::{BmcError, RawReply};
+use crate::{BmcError, RawReply, text};
 
 /// Biggest body that is sent.
 const REQUEST_CAP: usize = 64 << 10;

@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use model::Secret;
-use reqwest::header::LOCATION;
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::header::{AUTHORIZATION, HeaderName, LOCATION};
+use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
 
+use super::json;
 use super::message::Cause;
-use super::turn::{NoReply, Reply, Turn, with_body};
-use super::{json, text};
-use crate::BmcError;
+use super::turn::{NoReply, Turn, with_body};
+use crate::http::{Reply, Request};
+use crate::{BmcError, text};
 
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
-const TOKEN: &str = "X-Auth-Token";
+const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 /// How long basic authentication stands in for a session that did not come about.
 const STAND_IN: Duration = Duration::from_secs(600);
 
@@ -34,10 +37,13 @@ pub(super) enum Login {
 }
 
 impl Login {
-    pub(super) fn apply(&self, request: RequestBuilder) -> RequestBuilder {
+    pub(super) fn apply(&self, request: Request) -> Request {
         match self {
             Self::Session { token, .. } => request.header(TOKEN, token.expose()),
-            Self::Basic { user, password, .. } => request.basic_auth(user, Some(password.expose())),
+            Self::Basic { user, password, .. } => {
+                let account = BASE64.encode(format!("{user}:{}", password.expose()));
+                request.header(AUTHORIZATION, &format!("Basic {account}"))
+            }
         }
     }
 
@@ -76,7 +82,7 @@ impl Turn<'_> {
         let account = json!({"UserName": self.bmc.user, "Password": self.bmc.password.expose()});
         let reply = self
             .exchange_unfenced(&Method::POST, &url, |url| {
-                with_body(self.bmc.client.request(Method::POST, url), Some(&account))
+                with_body(Request::new(Method::POST, url), Some(&account))
             })
             .await?;
         if reply.status.is_success() {
@@ -142,7 +148,7 @@ impl Turn<'_> {
             return Ok(());
         };
         let url = self.resolve(uri)?;
-        let build = |url| login.apply(self.bmc.client.request(Method::DELETE, url));
+        let build = |url| login.apply(Request::new(Method::DELETE, url));
         let reply = self.exchange_unfenced(&Method::DELETE, &url, build).await?;
         if reply.status.is_success() || reply.status == StatusCode::UNAUTHORIZED {
             return Ok(());

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MATCH, LOCATION};
-use reqwest::{Method, RequestBuilder, StatusCode};
+use reqwest::header::{ACCEPT, ETAG, HeaderName, IF_MATCH, LOCATION};
+use reqwest::{Method, StatusCode};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
+use super::RedfishBmc;
 use super::message::{Cause, Complaint};
 use super::session::Login;
-use super::{RedfishBmc, text, tls};
-use crate::BmcError;
+use crate::backoff::before_retry;
+use crate::http::{FailureKind, Reply, Request};
+use crate::{BmcError, text};
 
-/// Biggest answer that is read.
-pub(super) const BODY_CAP: usize = 1 << 20;
 /// Most redirects that one request follows.
 const REDIRECTS: usize = 5;
 /// How often a request is sent in all when the BMC fails inside (5xx) or drops the connection.
-pub(super) const TRIES: usize = 3;
+pub(super) const TRIES: u32 = 3;
 /// Longest path that is requested.
 const PATH_CAP: usize = 1024;
 
@@ -28,13 +28,6 @@ pub(super) struct Turn<'a> {
     pub(super) action: &'static str,
     pub(super) until: Instant,
     pub(super) hide: Vec<String>,
-}
-
-/// An answer, read to its end.
-pub(super) struct Reply {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Vec<u8>,
 }
 
 /// No answer: the error, and whether the request may have arrived all the same.
@@ -104,7 +97,7 @@ impl Turn<'_> {
                 Err(no_reply) if no_reply.arrived && !is_final(&no_reply.error) => no_reply.error,
                 Err(no_reply) => return Err(no_reply.error),
             };
-            if tries >= TRIES || !self.pause(self.bmc.deadlines.pause).await {
+            if tries >= TRIES || !self.pause(before_retry(self.bmc.deadlines.pause, tries)).await {
                 return Err(error);
             }
         }
@@ -118,9 +111,10 @@ impl Turn<'_> {
         body: &Value,
         again: Again,
     ) -> Result<Reply, Unchanged> {
-        let mut failures = 0;
+        let (mut tries, mut failures) = (0, 0);
         let mut etag: Option<String> = None;
         loop {
+            tries += 1;
             let headers: Vec<(HeaderName, &str)> = etag.iter().map(|tag| (IF_MATCH, tag.as_str())).collect();
             let outcome = match self.send(method.clone(), path, Some(body), &headers).await {
                 Ok(reply) if reply.status.is_success() => return Ok(reply),
@@ -146,7 +140,7 @@ impl Turn<'_> {
                 Unchanged::Unanswered(error, true) if again == Again::Freely && !is_final(error) => failures += 1,
                 Unchanged::Unanswered(..) => return Err(outcome),
             }
-            if failures >= TRIES || !self.pause(self.bmc.deadlines.pause).await {
+            if failures >= TRIES || !self.pause(before_retry(self.bmc.deadlines.pause, tries)).await {
                 return Err(outcome);
             }
         }
@@ -165,9 +159,9 @@ impl Turn<'_> {
         loop {
             let login = self.login().await?;
             let build = |url: Url| {
-                let mut request = login.apply(self.bmc.client.request(method.clone(), url));
+                let mut request = login.apply(Request::new(method.clone(), url));
                 for (name, value) in headers {
-                    request = request.header(name.clone(), *value);
+                    request = request.header(name.clone(), value);
                 }
                 with_body(request, body)
             };
@@ -195,7 +189,7 @@ impl Turn<'_> {
         &self,
         method: &Method,
         url: &Url,
-        build: impl Fn(Url) -> RequestBuilder,
+        build: impl Fn(Url) -> Request,
     ) -> Result<Reply, NoReply> {
         let allowed = self.fenced(method)?;
         self.within(allowed, method, url, build).await
@@ -206,7 +200,7 @@ impl Turn<'_> {
         &self,
         method: &Method,
         url: &Url,
-        build: impl Fn(Url) -> RequestBuilder,
+        build: impl Fn(Url) -> Request,
     ) -> Result<Reply, NoReply> {
         self.within(self.allowed(), method, url, build).await
     }
@@ -216,7 +210,7 @@ impl Turn<'_> {
         allowed: Duration,
         method: &Method,
         url: &Url,
-        build: impl Fn(Url) -> RequestBuilder,
+        build: impl Fn(Url) -> Request,
     ) -> Result<Reply, NoReply> {
         match timeout(allowed, self.follow(method, url, build)).await {
             Ok(result) => result,
@@ -224,17 +218,12 @@ impl Turn<'_> {
         }
     }
 
-    async fn follow(
-        &self,
-        method: &Method,
-        url: &Url,
-        build: impl Fn(Url) -> RequestBuilder,
-    ) -> Result<Reply, NoReply> {
+    async fn follow(&self, method: &Method, url: &Url, build: impl Fn(Url) -> Request) -> Result<Reply, NoReply> {
         let mut url = url.clone();
         for _ in 0..=REDIRECTS {
             let request = build(url.clone())
                 .header(ACCEPT, "application/json")
-                .header("OData-Version", "4.0");
+                .header(HeaderName::from_static("odata-version"), "4.0");
             let reply = self.read(request).await?;
             let moved = match reply.status {
                 StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
@@ -263,40 +252,27 @@ impl Turn<'_> {
         ))
     }
 
-    async fn read(&self, request: RequestBuilder) -> Result<Reply, NoReply> {
-        let broken = |error: reqwest::Error| {
+    async fn read(&self, request: Request) -> Result<Reply, NoReply> {
+        self.bmc.client.send(request).await.map_err(|failure| {
             let address = self.bmc.address.clone();
-            let reason = text::fit(&tls::reason(&error), &self.hide);
+            let reason = text::fit(&failure.reason, &self.hide);
+            let action = self.action;
             NoReply {
-                arrived: !error.is_connect() && !error.is_builder(),
-                error: if tls::is_distrust(&error) {
-                    BmcError::Settings { address, reason }
-                } else {
-                    BmcError::Unreachable {
+                arrived: failure.arrived,
+                error: match failure.kind {
+                    FailureKind::Distrust => BmcError::Settings { address, reason },
+                    FailureKind::Broken => BmcError::Unreachable {
                         address,
-                        action: self.action,
+                        action,
                         reason,
-                    }
+                    },
+                    FailureKind::TooBig => BmcError::Protocol {
+                        address,
+                        action,
+                        reason,
+                    },
                 },
             }
-        };
-        let mut response = request.send().await.map_err(broken)?;
-        let too_big = || arrived(self.protocol("the answer is bigger than 1 MiB"));
-        let cap = u64::try_from(BODY_CAP).unwrap_or(u64::MAX);
-        if response.content_length().is_some_and(|length| length > cap) {
-            return Err(too_big());
-        }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(broken)? {
-            if body.len() + chunk.len() > BODY_CAP {
-                return Err(too_big());
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(Reply {
-            status: response.status(),
-            headers: std::mem::take(response.headers_mut()),
-            body,
         })
     }
 
@@ -409,9 +385,9 @@ impl Turn<'_> {
     }
 }
 
-pub(super) fn with_body(request: RequestBuilder, body: Option<&Value>) -> RequestBuilder {
+pub(super) fn with_body(request: Request, body: Option<&Value>) -> Request {
     match body {
-        Some(body) => request.header(CONTENT_TYPE, "application/json").body(body.to_string()),
+        Some(body) => request.body("application/json", body.to_string()),
         None => request,
     }
 }

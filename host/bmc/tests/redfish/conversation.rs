@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::peer::*;
-use bmc::redfish::{Deadlines, RedfishBmc, RedfishConfig};
-use bmc::{Bmc, BmcError, Fence};
+use bmc::redfish::RedfishBmc;
+use bmc::{Bmc, BmcConfig, BmcError, Deadlines, Fence};
 use model::{PowerAction, PowerState, Secret};
 use serde_json::json;
 
@@ -160,7 +160,7 @@ async fn a_full_table_without_basic_authentication_is_busy_and_no_login_error() 
 #[tokio::test]
 async fn sessions_can_be_switched_off() {
     let peer = Peer::start().await.into_ilo5();
-    let bmc = RedfishBmc::new(RedfishConfig {
+    let bmc = RedfishBmc::new(BmcConfig {
         session: false,
         ..peer.config()
     })
@@ -262,7 +262,7 @@ async fn a_bmc_that_hangs_is_left_after_the_deadline() {
         request: Duration::from_millis(200),
         ..quick()
     };
-    let bmc = RedfishBmc::new(RedfishConfig {
+    let bmc = RedfishBmc::new(BmcConfig {
         deadlines,
         ..peer.config()
     })
@@ -286,7 +286,7 @@ async fn a_verb_ends_in_time_however_many_requests_it_needs() {
         pause: Duration::from_millis(100),
         ..quick()
     };
-    let bmc = RedfishBmc::new(RedfishConfig {
+    let bmc = RedfishBmc::new(BmcConfig {
         deadlines,
         ..peer.config()
     })
@@ -310,7 +310,7 @@ async fn verbs_take_turns_and_a_late_one_says_so() {
         verb: Duration::from_millis(300),
         ..quick()
     };
-    let slow = RedfishBmc::new(RedfishConfig {
+    let slow = RedfishBmc::new(BmcConfig {
         deadlines,
         ..peer.config()
     })
@@ -413,7 +413,7 @@ async fn nothing_is_changed_when_the_lease_ends_soon_but_reading_goes_on() {
     for window in [None, Some(Duration::ZERO), Some(Duration::from_millis(49))] {
         let peer = Peer::start().await.into_ilo5();
         let fence = std::sync::Arc::new(Window(window));
-        let bmc = RedfishBmc::new(RedfishConfig { fence, ..peer.config() }).unwrap();
+        let bmc = RedfishBmc::new(BmcConfig { fence, ..peer.config() }).unwrap();
         assert_eq!(bmc.power_state().await.unwrap(), PowerState::Off);
         let error = bmc.set_power(PowerAction::On).await.unwrap_err();
         assert!(matches!(error, BmcError::LeaseEnding { .. }), "{error}");
@@ -431,7 +431,7 @@ async fn a_change_does_not_outlive_the_window() {
     let peer = Peer::start().await.into_ilo5();
     peer.on(RESET, [Answer::Hang]);
     let fence = std::sync::Arc::new(Window(Some(Duration::from_millis(200))));
-    let bmc = RedfishBmc::new(RedfishConfig { fence, ..peer.config() }).unwrap();
+    let bmc = RedfishBmc::new(BmcConfig { fence, ..peer.config() }).unwrap();
     let start = Instant::now();
     let error = bmc.set_power(PowerAction::On).await.unwrap_err();
     assert!(
@@ -446,9 +446,9 @@ async fn nobody_at_the_address_is_unreachable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("https://{}", listener.local_addr().unwrap());
     drop(listener);
-    let config = RedfishConfig {
+    let config = BmcConfig {
         deadlines: quick(),
-        ..RedfishConfig::new(model::BmcAddress(address), "admin", Secret::new("x"))
+        ..BmcConfig::new(model::BmcAddress(address), "admin", Secret::new("x"))
     };
     let error = RedfishBmc::new(config).unwrap().identity().await.unwrap_err();
     assert!(matches!(error, BmcError::Unreachable { .. }), "{error}");
@@ -498,7 +498,7 @@ async fn raw_requests_stay_under_redfish_v1() {
 
 #[tokio::test]
 async fn settings_that_cannot_work_are_refused_before_anything_is_sent() {
-    let config = |address: &str| RedfishConfig::new(model::BmcAddress(address.into()), "a", Secret::new("b"));
+    let config = |address: &str| BmcConfig::new(model::BmcAddress(address.into()), "a", Secret::new("b"));
     for address in ["", "10.0.0.1", "ftp://h", "https://h/redfish/v1", "https://u:p@h"] {
         let error = RedfishBmc::new(config(address)).unwrap_err();
         assert!(matches!(error, BmcError::Settings { .. }), "{error}");

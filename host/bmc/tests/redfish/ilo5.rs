@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bmc::redfish::{Ca, RedfishBmc, RedfishConfig, Tls};
-use bmc::{Bmc, BmcError, InsertMedia};
+use bmc::redfish::RedfishBmc;
+use bmc::{Bmc, BmcConfig, BmcError, Ca, InsertMedia, Tls};
 use model::{BmcAddress, BootDevice, BootMode, Device, PowerAction, PowerState, Secret};
 use sim::{Running, SimConfig};
 use tempfile::TempDir;
@@ -20,16 +20,16 @@ async fn simulated(change: impl FnOnce(&mut SimConfig)) -> (Running, TempDir) {
     (sim::start(config).await.unwrap(), folder)
 }
 
-fn config(running: &Running, password: &str) -> RedfishConfig {
+fn config(running: &Running, password: &str) -> BmcConfig {
     let address = BmcAddress(running.server(0).unwrap().url.clone());
     let ca = Some(Ca::File(running.ca_pem().to_owned()));
-    RedfishConfig {
+    BmcConfig {
         tls: Tls::Verify { ca },
-        deadlines: bmc::redfish::Deadlines {
+        deadlines: bmc::Deadlines {
             settle: Duration::from_secs(5),
             ..quick()
         },
-        ..RedfishConfig::new(address, "admin", Secret::new(password))
+        ..BmcConfig::new(address, "admin", Secret::new(password))
     }
 }
 
@@ -230,7 +230,7 @@ async fn lingering_media_and_failures_are_ridden_out() {
 async fn media_that_do_not_mount_are_an_error() {
     let (running, _folder) = simulated(|_| {}).await;
     running.faults().add("[[rule]]\npath='*Insert*'\nstatus=204").unwrap();
-    let config = RedfishConfig {
+    let config = BmcConfig {
         deadlines: quick(),
         ..config(&running, "password")
     };
@@ -292,7 +292,7 @@ async fn a_wrong_password_is_named_and_a_throttled_login_is_busy() {
 #[tokio::test]
 async fn without_its_ca_the_bmc_is_not_trusted() {
     let (running, _folder) = simulated(|_| {}).await;
-    let config = RedfishConfig {
+    let config = BmcConfig {
         tls: Tls::Verify { ca: None },
         ..config(&running, "password")
     };

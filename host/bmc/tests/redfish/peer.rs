@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bmc::redfish::{Ca, Deadlines, RedfishBmc, RedfishConfig, Tls};
+use bmc::redfish::RedfishBmc;
+use bmc::{BmcConfig, Ca, Deadlines, Tls};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -150,10 +151,10 @@ impl Peer {
         self.state.lock().unwrap().seen.clear();
     }
 
-    pub(crate) fn config(&self) -> RedfishConfig {
-        RedfishConfig {
+    pub(crate) fn config(&self) -> BmcConfig {
+        BmcConfig {
             deadlines: quick(),
-            ..RedfishConfig::new(self.address.clone(), "admin", Secret::new("hunter2"))
+            ..BmcConfig::new(self.address.clone(), "admin", Secret::new("hunter2"))
         }
     }
 
@@ -165,7 +166,7 @@ impl Peer {
         let tls = Tls::Verify {
             ca: Some(Ca::Pem(pem.to_owned())),
         };
-        RedfishBmc::new(RedfishConfig { tls, ..self.config() }).unwrap()
+        RedfishBmc::new(BmcConfig { tls, ..self.config() }).unwrap()
     }
 
     /// An iLO 5 as far as links go: floppy in slot 1, CD in slot 2, both empty, power off.
@@ -214,6 +215,8 @@ pub(crate) fn quick() -> Deadlines {
         settle: Duration::from_millis(300),
         poll: Duration::from_millis(5),
         pause: Duration::from_millis(5),
+        quiet: Duration::from_millis(300),
+        rest: Duration::ZERO,
         least_window: Duration::from_millis(50),
     }
 }

@@ -1,8 +1,8 @@
 //! Whose certificate is believed, and what an operator reads when it is not.
 
 use crate::peer::*;
-use bmc::redfish::{Ca, RedfishBmc, RedfishConfig, Tls};
-use bmc::{Bmc, BmcError};
+use bmc::redfish::RedfishBmc;
+use bmc::{Bmc, BmcConfig, BmcError, Ca, Tls};
 
 #[tokio::test]
 async fn a_certificate_of_the_given_ca_is_trusted() {
@@ -45,7 +45,7 @@ async fn a_certificate_for_another_name_is_refused_with_the_remedy() {
 async fn insecure_takes_any_certificate() {
     let (peer, _, _) = Peer::start_tls(&["ilo.example"]).await;
     let peer = peer.into_ilo5();
-    let config = RedfishConfig {
+    let config = BmcConfig {
         tls: Tls::Insecure,
         ..peer.config()
     };
@@ -56,7 +56,7 @@ async fn insecure_takes_any_certificate() {
 async fn https_to_an_http_port_is_a_clear_error() {
     let peer = Peer::start().await.into_ilo5();
     let address = model::BmcAddress(peer.address.0.replace("http:", "https:"));
-    let config = RedfishConfig {
+    let config = BmcConfig {
         address,
         tls: Tls::Insecure,
         ..peer.config()
@@ -74,9 +74,9 @@ fn a_ca_that_is_none_is_refused_with_its_place() {
         (Ca::File("/nonexistent/ca.pem".into()), "/nonexistent/ca.pem"),
         (Ca::File("/dev/zero".into()), "bigger than 1 MiB"),
     ] {
-        let config = RedfishConfig {
+        let config = BmcConfig {
             tls: Tls::Verify { ca: Some(ca) },
-            ..RedfishConfig::new(model::BmcAddress("https://h".into()), "a", model::Secret::new("b"))
+            ..BmcConfig::new(model::BmcAddress("https://h".into()), "a", model::Secret::new("b"))
         };
         let error = RedfishBmc::new(config).unwrap_err();
         assert!(matches!(error, BmcError::Settings { .. }), "{error}");

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bmc::redfish::{Ca, Deadlines, RedfishBmc, RedfishConfig, Tls};
-use bmc::{Bmc, BmcError, Fence};
+use bmc::redfish::RedfishBmc;
+use bmc::{Bmc, BmcConfig, BmcError, Ca, Deadlines, Fence, Tls};
 use model::{BmcAddress, Node, NodeId, Secret, Tenure};
 use nodes::Store;
 use serde_json::Value;
@@ -150,8 +150,8 @@ impl Access {
         })
     }
 
-    fn config(&self, fence: Arc<dyn Fence>) -> RedfishConfig {
-        let mut config = RedfishConfig::new(
+    fn config(&self, fence: Arc<dyn Fence>) -> BmcConfig {
+        let mut config = BmcConfig::new(
             BmcAddress(self.address.clone()),
             self.user.clone(),
             self.password.clone(),

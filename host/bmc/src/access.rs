@@ -1,4 +1,4 @@
-//! What a Redfish BMC is reached with.
+//! What a BMC is reached with, whatever it speaks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,11 +7,12 @@ use std::time::Duration;
 use model::{BmcAddress, Secret};
 use url::Url;
 
+use crate::trace::Trace;
 use crate::{BmcError, Fence, Unfenced};
 
 /// Address, credentials and limits of one BMC.
 #[derive(Clone)]
-pub struct RedfishConfig {
+pub struct BmcConfig {
     /// `https://host` or `https://host:port`; `http://` is taken as it is.
     pub address: BmcAddress,
     /// Account name.
@@ -20,6 +21,8 @@ pub struct RedfishConfig {
     pub password: Secret,
     /// How the BMC's certificate is judged.
     pub tls: Tls,
+    /// Which protocols and ciphers the BMC may choose from.
+    pub protocols: Protocols,
     /// How long things may take.
     pub deadlines: Deadlines,
     /// Asked before each request that changes something.
@@ -28,9 +31,11 @@ pub struct RedfishConfig {
     pub session: bool,
     /// Path of the system, where a BMC serves several; `None` takes the first.
     pub system: Option<String>,
+    /// Told of every request and answer; it sees secrets, so that it can take them out.
+    pub trace: Option<Arc<dyn Trace>>,
 }
 
-impl RedfishConfig {
+impl BmcConfig {
     /// Verified TLS against the machine's own CAs, a session, the default deadlines, no fence.
     pub fn new(address: BmcAddress, user: impl Into<String>, password: Secret) -> Self {
         Self {
@@ -38,10 +43,12 @@ impl RedfishConfig {
             user: user.into(),
             password,
             tls: Tls::Verify { ca: None },
+            protocols: Protocols::Modern,
             deadlines: Deadlines::default(),
             fence: Arc::new(Unfenced),
             session: true,
             system: None,
+            trace: None,
         }
     }
 }
@@ -57,6 +64,17 @@ pub enum Tls {
     },
     /// Any certificate will do: whoever is on the wire can read the password.
     Insecure,
+}
+
+/// Which TLS a connection may use. Certificates are judged alike in both.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Protocols {
+    /// TLS 1.2 and newer with forward secrecy.
+    #[default]
+    Modern,
+    /// TLS 1.0 to 1.2 with every cipher that the machine's OpenSSL still knows: iLO 2, iLO 3 and early iLO 4. Who is on the
+    /// wire may be able to break it, so it is for networks that hold nothing but BMCs.
+    Legacy,
 }
 
 /// PEM certificates, one or more.
@@ -81,8 +99,12 @@ pub struct Deadlines {
     pub settle: Duration,
     /// Between two looks at media that settle.
     pub poll: Duration,
-    /// Between two tries of a request that a busy BMC turned down.
+    /// Between two tries of a request that a busy BMC turned down; spread by chance, and longer with each try.
     pub pause: Duration,
+    /// Silence after which an answer on iLO 2's raw connection, which it does not close, counts as whole.
+    pub quiet: Duration,
+    /// How long a BMC is left alone after it failed to answer three times; doubled up to sixteen times while it stays so.
+    pub rest: Duration,
     /// A request that changes something is not sent if the fence leaves it less than this.
     pub least_window: Duration,
 }
@@ -96,13 +118,15 @@ impl Default for Deadlines {
             settle: Duration::from_secs(20),
             poll: Duration::from_millis(500),
             pause: Duration::from_secs(3),
+            quiet: Duration::from_secs(1),
+            rest: Duration::from_secs(4),
             least_window: Duration::from_secs(1),
         }
     }
 }
 
 /// The address as an origin; `Settings` says what is wrong with it.
-pub(super) fn origin(address: &BmcAddress) -> Result<Url, BmcError> {
+pub(crate) fn origin(address: &BmcAddress) -> Result<Url, BmcError> {
     let wrong = |shown: &str, reason: &str| BmcError::Settings {
         address: BmcAddress(shown.to_owned()),
         reason: reason.to_owned(),
@@ -121,7 +145,7 @@ pub(super) fn origin(address: &BmcAddress) -> Result<Url, BmcError> {
         ));
     }
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
-        let reason = "the address must be an origin, without a path: the paths are found from /redfish/v1";
+        let reason = "the address must be an origin, without a path";
         return Err(wrong(&address.0, reason));
     }
     Ok(url)

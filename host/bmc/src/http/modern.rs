@@ -1,27 +1,19 @@
-//! The HTTP client of one BMC, and TLS failures in an operator's words.
+//! TLS 1.2 and newer by rustls, and its failures in an operator's words.
 
 use std::error::Error;
-use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder, redirect};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use super::config::{Ca, Deadlines, Tls};
+use super::{BODY_CAP, Failure, FailureKind, IDLE, Reply, Request, certificates};
+use crate::access::{Deadlines, Tls};
 
-/// Most that is read of a CA file.
-const CA_CAP: u64 = 1 << 20;
-/// BMCs close idle connections after some 30 s; ours go before that.
-const IDLE: Duration = Duration::from_secs(5);
-
-/// HTTP/1.1, one connection kept, no proxy, no redirect followed behind our back. The error is the reason in words.
+/// The error is the reason in words.
 pub(super) fn client(tls: &Tls, deadlines: &Deadlines) -> Result<Client, String> {
     // A process without a provider would make the TLS library panic.
     if CryptoProvider::get_default().is_none() {
@@ -30,6 +22,9 @@ pub(super) fn client(tls: &Tls, deadlines: &Deadlines) -> Result<Client, String>
     }
     let builder = Client::builder()
         .http1_only()
+        .http1_allow_spaces_after_header_name_in_responses(true)
+        .http1_allow_obsolete_multiline_headers_in_responses(true)
+        .http1_ignore_invalid_headers_in_responses(true)
         .no_proxy()
         .referer(false)
         .redirect(redirect::Policy::none())
@@ -40,6 +35,40 @@ pub(super) fn client(tls: &Tls, deadlines: &Deadlines) -> Result<Client, String>
     trusting(builder, tls)?
         .build()
         .map_err(|error| format!("the TLS client cannot be made: {}", chain(&error)))
+}
+
+/// One request, one answer.
+pub(super) async fn send(client: &Client, request: Request) -> Result<Reply, Failure> {
+    let broken = |error: reqwest::Error| Failure {
+        kind: if is_distrust(&error) {
+            FailureKind::Distrust
+        } else {
+            FailureKind::Broken
+        },
+        reason: reason(&error),
+        arrived: !error.is_connect() && !error.is_builder(),
+    };
+    let mut builder = client.request(request.method, request.url).headers(request.headers);
+    if let Some(body) = request.body {
+        builder = builder.body(body);
+    }
+    let mut response = builder.send().await.map_err(broken)?;
+    let cap = u64::try_from(BODY_CAP).unwrap_or(u64::MAX);
+    if response.content_length().is_some_and(|length| length > cap) {
+        return Err(Failure::too_big());
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(broken)? {
+        if body.len() + chunk.len() > BODY_CAP {
+            return Err(Failure::too_big());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Reply {
+        status: response.status(),
+        headers: std::mem::take(response.headers_mut()),
+        body,
+    })
 }
 
 fn trusting(builder: ClientBuilder, tls: &Tls) -> Result<ClientBuilder, String> {
@@ -58,35 +87,6 @@ fn trusting(builder: ClientBuilder, tls: &Tls) -> Result<ClientBuilder, String> 
             Ok(builder.tls_backend_preconfigured(config))
         }
     }
-}
-
-fn certificates(ca: &Ca) -> Result<Vec<CertificateDer<'static>>, String> {
-    let (pem, place) = match ca {
-        Ca::Pem(pem) => (pem.clone().into_bytes(), "the given `ca` text".to_owned()),
-        Ca::File(path) => (read_capped(path)?, format!("the `ca` file {}", path.display())),
-    };
-    let found = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("{place} is not PEM: {error}"))?;
-    if found.is_empty() {
-        return Err(format!(
-            "{place} holds no PEM certificate (-----BEGIN CERTIFICATE-----)"
-        ));
-    }
-    Ok(found)
-}
-
-fn read_capped(path: &Path) -> Result<Vec<u8>, String> {
-    let wrong = |reason: String| format!("the `ca` file {} {reason}", path.display());
-    let file = std::fs::File::open(path).map_err(|e| wrong(format!("cannot be opened: {e}")))?;
-    let mut pem = Vec::new();
-    file.take(CA_CAP + 1)
-        .read_to_end(&mut pem)
-        .map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    if u64::try_from(pem.len()).is_ok_and(|len| len > CA_CAP) {
-        return Err(wrong("is bigger than 1 MiB".to_owned()));
-    }
-    Ok(pem)
 }
 
 /// Trusts what the given certificates signed, and the given certificates themselves.
@@ -149,7 +149,7 @@ impl ServerCertVerifier for Trust {
 }
 
 /// Why a request got no answer, down to the failing layer.
-pub(super) fn reason(error: &reqwest::Error) -> String {
+fn reason(error: &reqwest::Error) -> String {
     if let Some(tls) = tls_error(error) {
         return tls_reason(tls);
     }
@@ -162,7 +162,7 @@ pub(super) fn reason(error: &reqwest::Error) -> String {
 }
 
 /// Whether what failed is the BMC's certificate: trying again does not help, another setting does.
-pub(super) fn is_distrust(error: &reqwest::Error) -> bool {
+fn is_distrust(error: &reqwest::Error) -> bool {
     matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
 }
 
@@ -182,7 +182,7 @@ fn tls_reason(error: &rustls::Error) -> String {
             "its certificate is not trusted ({why}): name a PEM file with its CA or with the BMC's own certificate (driver_info/ilo_verify_ca)"
         ),
         PeerIncompatible(_) | AlertReceived(_) => format!(
-            "no TLS handshake ({error}): it may speak only protocols or ciphers older than TLS 1.2 with forward secrecy"
+            "no TLS handshake ({error}): if it speaks only protocols or ciphers older than TLS 1.2 with forward secrecy, allow these (driver_info/bmc_tls = legacy)"
         ),
         InvalidMessage(_) => format!("no TLS handshake ({error}): is this port http instead of https?"),
         other => format!("TLS failed: {other}"),
