@@ -96,6 +96,12 @@ impl fmt::Display for NodeName {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MacAddress([u8; 6]);
 
+impl From<[u8; 6]> for MacAddress {
+    fn from(bytes: [u8; 6]) -> Self {
+        Self(bytes)
+    }
+}
+
 impl FromStr for MacAddress {
     type Err = ParseIdError;
 
