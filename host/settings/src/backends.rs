@@ -2,9 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::section::Section;
-use crate::values::HttpUrl;
+use model::Secret;
+
+use crate::openstack::OpenStack;
+use crate::section::{Report, Section};
+use crate::values::{FileMode, HttpUrl};
+
+/// What a wait may take on top of its own time-out before an artefact may go: the server's POST and the agent's start.
+const MARGIN: Duration = Duration::from_secs(600);
 
 /// One backend.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,9 +20,42 @@ pub struct Backend {
     pub id: String,
     /// What it is.
     pub kind: BackendKind,
+    /// New artefacts are put there; if not, what is there is served, renewed and withdrawn, and nothing comes to it.
+    pub publish: bool,
+    /// For nodes of these drivers only; empty = for every node. See [`Backend::is_for`].
+    pub drivers: Vec<DriverFamily>,
     /// Which one it is in the file, from 1.
     pub(crate) place: usize,
 }
+
+impl Backend {
+    /// Whether new artefacts of a node with this driver may be put there.
+    pub fn is_for(&self, driver: &str) -> bool {
+        self.publish && (self.drivers.is_empty() || self.drivers.contains(&DriverFamily::of(driver)))
+    }
+}
+
+/// Drivers that share their image settings.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum DriverFamily {
+    /// `agent_ilo`, `iscsi_ilo`, `ilo`, `ilo5` and their like.
+    Ilo,
+    /// All others.
+    Redfish,
+}
+
+impl DriverFamily {
+    /// Where a driver belongs.
+    pub fn of(driver: &str) -> Self {
+        if driver.contains("ilo") {
+            Self::Ilo
+        } else {
+            Self::Redfish
+        }
+    }
+}
+
+const FAMILIES: &[(&str, DriverFamily)] = &[("ilo", DriverFamily::Ilo), ("redfish", DriverFamily::Redfish)];
 
 /// What a backend is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +68,8 @@ pub enum BackendKind {
         root: PathBuf,
         /// The folder's URL.
         url: HttpUrl,
+        /// Permissions of the files.
+        mode: u32,
     },
     /// OpenStack Swift.
     Swift(Swift),
@@ -38,24 +80,16 @@ pub enum BackendKind {
 /// An OpenStack Swift backend.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Swift {
-    /// Keystone v3, or a tempauth URL.
-    pub auth_url: HttpUrl,
-    /// Who.
-    pub username: String,
-    /// Holds the password, and nothing else.
-    pub password_file: PathBuf,
-    /// In which project.
-    pub project: String,
-    /// Domain of the user.
-    pub user_domain: String,
-    /// Domain of the project.
-    pub project_domain: String,
-    /// Region of the catalogue; `None` = the first.
-    pub region: Option<String>,
-    /// What signed the servers' certificates; `None` = the system's authorities.
-    pub ca: Option<PathBuf>,
+    /// How to come to it.
+    pub access: OpenStack,
     /// Made if it is not there.
     pub container: String,
+    /// Signs temporary URLs; `None` = the account's own key, made if it has none.
+    pub temp_url_key: Option<Secret>,
+    /// How long what is published there lasts at least; `None` = as long as its wait. Never shorter than that.
+    pub lifetime: Option<Duration>,
+    /// Attempts of a request, the first one included.
+    pub attempts: u32,
     /// How BMCs get at it.
     pub delivery: Delivery,
 }
@@ -69,10 +103,19 @@ pub struct S3 {
     pub bucket: String,
     /// Signed into URLs.
     pub region: String,
-    /// Holds `ID:SECRET`; `None` = no key (a bucket that everybody may write, in a laboratory).
-    pub access_key_file: Option<PathBuf>,
+    /// `None` = no key (a bucket that everybody may write, in a laboratory).
+    pub access_key: Option<AccessKey>,
     /// How BMCs get at it.
     pub delivery: Delivery,
+}
+
+/// A key of S3.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AccessKey {
+    /// Its identifier.
+    pub id: String,
+    /// Its secret.
+    pub secret: Secret,
 }
 
 /// How a BMC gets what is in an object store.
@@ -84,7 +127,10 @@ pub enum Delivery {
     Relay,
 }
 
-const DELIVERY: &[(&str, Delivery)] = &[("direct", Delivery::Direct), ("relay", Delivery::Relay)];
+/// A year: nothing that is published for a wait lasts longer.
+const MOST_SECONDS: u64 = 366 * 24 * 60 * 60;
+
+pub(crate) const DELIVERY: &[(&str, Delivery)] = &[("direct", Delivery::Direct), ("relay", Delivery::Relay)];
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -107,6 +153,8 @@ pub(crate) fn take(sections: Vec<Section<'_>>) -> Vec<Backend> {
         return vec![Backend {
             id: "embedded".into(),
             kind: BackendKind::Embedded,
+            publish: true,
+            drivers: Vec::new(),
             place: 0,
         }];
     }
@@ -132,12 +180,48 @@ pub(crate) fn take(sections: Vec<Section<'_>>) -> Vec<Backend> {
             }
             has_embedded = true;
         }
+        let publish = section.value("publish").unwrap_or(true);
+        let drivers = section.choices("drivers", FAMILIES);
         section.end();
         if let (Some(id), Some(kind)) = (id, kind) {
-            backends.push(Backend { id, kind, place });
+            backends.push(Backend {
+                id,
+                kind,
+                publish,
+                drivers,
+                place,
+            });
         }
     }
     backends
+}
+
+/// Raises lifetimes that would end before the waits that they serve, and says so.
+pub(crate) fn outlast(backends: &mut [Backend], longest_wait: Duration, report: &Report) {
+    let least = longest_wait + MARGIN;
+    for backend in backends {
+        let BackendKind::Swift(Swift {
+            lifetime: Some(lifetime),
+            ..
+        }) = &mut backend.kind
+        else {
+            continue;
+        };
+        if *lifetime < least {
+            let name = format!("backend.{}.lifetime-s", backend.place);
+            let label = report.label(&name, &format!("[[backend]] {} lifetime-s", backend.place));
+            report.warning(
+                report.origin(&name),
+                format!(
+                    "{label} = {} ends before a ramdisk may have called back: {} is taken (the longest wait, and {} for its start); raise it, or leave it out",
+                    lifetime.as_secs(),
+                    least.as_secs(),
+                    MARGIN.as_secs(),
+                ),
+            );
+            *lifetime = least;
+        }
+    }
 }
 
 fn is_id(text: &str) -> bool {
@@ -161,30 +245,26 @@ fn kind(section: &mut Section<'_>) -> Option<BackendKind> {
         Kind::WebRoot => {
             let root = section.required("root", "name the folder that the web server serves");
             let url = section.required("url", "give the URL of that folder, as BMCs see it");
-            Some(BackendKind::WebRoot { root: root?, url: url? })
+            let mode = section.value("mode").unwrap_or(FileMode(0o644));
+            Some(BackendKind::WebRoot {
+                root: root?,
+                url: url?,
+                mode: mode.0,
+            })
         }
         Kind::Swift => {
-            let auth_url = section.required("auth-url", "give the URL of Keystone (…/v3)");
-            let username = section.required("username", "name the user that owns the container");
-            let password_file = section.required("password-file", "name a file that holds the password");
-            let project = section.required("project", "name the user's project");
-            let domain = |given: Option<String>| given.unwrap_or("Default".into());
-            let user_domain = domain(section.value("user-domain"));
-            let project_domain = domain(section.value("project-domain"));
-            let region = section.value("region");
-            let ca = section.value("ca");
+            let access = OpenStack::take(section);
             let container = section.value::<String>("container");
+            let temp_url_key = section.secret_if_set("temp-url-key", "temp-url-key-file");
+            let lifetime = section.number("lifetime-s", 1..=MOST_SECONDS);
+            let attempts = section.number("attempts", 1..=100);
             let delivery = section.choice("delivery", DELIVERY);
             Some(BackendKind::Swift(Swift {
-                auth_url: auth_url?,
-                username: username?,
-                password_file: password_file?,
-                project: project?,
-                user_domain,
-                project_domain,
-                region,
-                ca,
+                access: access?,
                 container: container.unwrap_or("ironic_ilo_container".into()),
+                temp_url_key,
+                lifetime: lifetime.map(Duration::from_secs),
+                attempts: attempts.and_then(|n| u32::try_from(n).ok()).unwrap_or(3),
                 delivery: delivery.unwrap_or(Delivery::Relay),
             }))
         }
@@ -192,15 +272,34 @@ fn kind(section: &mut Section<'_>) -> Option<BackendKind> {
             let endpoint = section.required("endpoint", "give the URL of the service");
             let bucket = section.required("bucket", "name a bucket that exists");
             let region = section.value::<String>("region");
-            let access_key_file = section.value("access-key-file");
+            let access_key = section.secret_if_set("access-key", "access-key-file");
+            let access_key = access_key.and_then(|pair| access_key_of(section, &pair));
             let delivery = section.choice("delivery", DELIVERY);
             Some(BackendKind::S3(S3 {
                 endpoint: endpoint?,
                 bucket: bucket?,
                 region: region.unwrap_or("us-east-1".into()),
-                access_key_file,
+                access_key,
                 delivery: delivery.unwrap_or(Delivery::Relay),
             }))
+        }
+    }
+}
+
+/// `ID:SECRET`
+fn access_key_of(section: &Section<'_>, pair: &Secret) -> Option<AccessKey> {
+    match pair.expose().split_once(':') {
+        Some((id, secret)) if !id.is_empty() && !secret.is_empty() => Some(AccessKey {
+            id: id.to_owned(),
+            secret: Secret::new(secret),
+        }),
+        _ => {
+            let key = match section.is_set("access-key") {
+                true => "access-key",
+                false => "access-key-file",
+            };
+            section.problem(key, "must hold the key's identifier and its secret, as ID:SECRET");
+            None
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::machine::Machine;
 use crate::section::Report;
-use crate::{Auth, BackendKind, Reference, Settings, Store, Tls};
+use crate::{Auth, BackendKind, BmcTrust, Origin, Reference, Settings, Store, Tls};
 
 pub(crate) fn check(settings: &Settings, machine: &Machine, report: &Report) {
     who_may_use_the_api(settings, report);
@@ -123,7 +123,8 @@ fn nodes_can_boot(settings: &Settings, report: &Report) {
 /// site may never need them.
 fn files_are_there(settings: &Settings, report: &Report) {
     let check = |name: &str, label: &str, file: &Path| {
-        if !report.is_set(name) {
+        let origin = report.origin(name);
+        if origin == Origin::Default {
             return;
         }
         let reason = match File::open(file).and_then(|file| file.metadata()) {
@@ -132,8 +133,13 @@ fn files_are_there(settings: &Settings, report: &Report) {
             Err(error) => error.to_string(),
         };
         let file = file.display();
+        let label = report.label(name, label);
         let message = format!("{label} cannot be read: {file}: {reason}; put the file there, or correct the path");
-        report.problem(report.origin(name), message);
+        // What Ironic would have found out at the first deployment must not keep its host from starting.
+        match origin {
+            Origin::Option { .. } => report.warning(origin, message),
+            Origin::Default | Origin::CommandLine(_) | Origin::File { .. } => report.problem(origin, message),
+        }
     };
     let api = &settings.api;
     if let Auth::HttpBasic { htpasswd } = &api.auth {
@@ -145,34 +151,30 @@ fn files_are_there(settings: &Settings, report: &Report) {
     }
     let images = &settings.images;
     check("images.isolinux", "[images] isolinux", &images.isolinux);
-    let others = [("ldlinux", &images.ldlinux), ("esp", &images.esp)];
-    for (key, file) in others {
-        if let Some(file) = file {
+    if let Some(file) = &images.ldlinux {
+        check("images.ldlinux", "[images] ldlinux", file);
+    }
+    if let Some(file) = &images.servers.ca {
+        check("images.server-ca", "[images] server-ca", file);
+    }
+    for (key, reference) in images.references() {
+        if let Reference::File(file) = reference {
             check(&format!("images.{key}"), &format!("[images] {key}"), file);
         }
     }
-    let references = [
-        ("deploy-kernel", &images.deploy_kernel),
-        ("deploy-ramdisk", &images.deploy_ramdisk),
-        ("instance-kernel", &images.instance_kernel),
-        ("instance-ramdisk", &images.instance_ramdisk),
-    ];
-    for (key, reference) in references {
-        if let Some(Reference::File(file)) = reference {
-            check(&format!("images.{key}"), &format!("[images] {key}"), file);
-        }
+    if let BmcTrust::File(file) = &settings.bmc.trust {
+        check("bmc.ca", "[bmc] ca", file);
+    }
+    if let Some(file) = settings.glance.as_ref().and_then(|glance| glance.access.ca.as_ref()) {
+        check("glance.ca", "[glance] ca", file);
     }
     for backend in &settings.backends {
-        let (key, file) = match &backend.kind {
-            BackendKind::Swift(swift) => ("password-file", &swift.password_file),
-            BackendKind::S3(s3) => match &s3.access_key_file {
-                Some(file) => ("access-key-file", file),
-                None => continue,
-            },
-            BackendKind::Embedded | BackendKind::WebRoot { .. } => continue,
-        };
-        let name = format!("backend.{}.{key}", backend.place);
-        check(&name, &format!("[[backend]] {} {key}", backend.place), file);
+        if let BackendKind::Swift(swift) = &backend.kind
+            && let Some(file) = &swift.access.ca
+        {
+            let name = format!("backend.{}.ca", backend.place);
+            check(&name, &format!("[[backend]] {} ca", backend.place), file);
+        }
     }
     for plugin in &settings.plugins {
         let name = format!("plugin.{}.component", plugin.place);

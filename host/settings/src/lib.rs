@@ -22,23 +22,36 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 mod backends;
+mod bmc;
 mod checks;
+mod drivers;
+mod glance;
+mod images;
 mod machine;
 mod nearest;
+mod netboot;
+mod openstack;
 mod plugins;
 mod problem;
 mod rooms;
+mod secret_file;
 mod section;
 mod serving;
 mod toml_file;
 mod tree;
 mod values;
 
-pub use backends::{Backend, BackendKind, Delivery, S3, Swift};
+pub use backends::{AccessKey, Backend, BackendKind, Delivery, DriverFamily, S3, Swift};
+pub use bmc::{Bmc, BmcTrust};
+pub use drivers::Drivers;
+pub use glance::{Glance, GlanceSwift};
+pub use images::{Account, ArchImages, Cache, DefaultBootMode, ImageServers, Images, expand_default, ldlinux_for};
 pub use machine::Machine;
+pub use netboot::Netboot;
+pub use openstack::{ApplicationCredential, Credential, Interface, Member, Named, OpenStack};
 pub use plugins::{Limits, Mode, Plugin, Role};
 pub use problem::{Problem, SettingsError, Warning};
-pub use rooms::{Cache, Conductor, Images, Reinsert, Security, Store, TakeOver, ldlinux_for};
+pub use rooms::{Conductor, Reinsert, Security, Store, TakeOver};
 pub use serving::{Agent, Api, Auth, Tls};
 pub use tree::Origin;
 pub use values::{HttpUrl, Reference};
@@ -72,6 +85,14 @@ pub struct Settings {
     pub images: Images,
     /// `[[backend]]`: never empty, their ids differ.
     pub backends: Vec<Backend>,
+    /// `[bmc]`
+    pub bmc: Bmc,
+    /// `[drivers]`
+    pub drivers: Drivers,
+    /// `[glance]`; `None` = no image may be named by its Glance identifier.
+    pub glance: Option<Glance>,
+    /// `[netboot]`
+    pub netboot: Netboot,
     /// `[take-over]`
     pub take_over: TakeOver,
     /// `[[plugin]]`, in the order of the file: the first that matches wins.
@@ -98,6 +119,8 @@ pub struct Loaded {
     pub warnings: Vec<Warning>,
     /// Where each setting came from, by its name ("api.listen", "backend.2.url").
     pub origins: BTreeMap<String, Origin>,
+    /// Which secrets came from a file of their own ("backend.1.password"), and from which.
+    pub(crate) secret_files: BTreeMap<String, PathBuf>,
 }
 
 impl Settings {
@@ -114,21 +137,24 @@ impl Settings {
         };
         tree.override_with(overrides);
         let report = Report::default();
-        let settings = Self::take(Section::root(tree, &report), machine);
+        let settings = Self::take(Section::root(tree, &report), machine, &report);
         checks::check(&settings, machine, &report);
-        let (problems, warnings, origins) = report.into_parts();
-        if problems.is_empty() {
+        let notes = report.into_notes();
+        if notes.problems.is_empty() {
             Ok(Loaded {
                 settings,
-                warnings,
-                origins,
+                warnings: notes.warnings,
+                origins: notes.origins,
+                secret_files: notes.secret_files,
             })
         } else {
-            Err(SettingsError { problems })
+            Err(SettingsError {
+                problems: notes.problems,
+            })
         }
     }
 
-    fn take(mut root: Section<'_>, machine: &Machine) -> Self {
+    fn take(mut root: Section<'_>, machine: &Machine, report: &Report) -> Self {
         let data_dir: PathBuf = root.value("data-dir").unwrap_or_else(|| DATA_DIR.into());
         let secret_key_file = root.value("secret-key-file").unwrap_or_else(|| {
             if data_dir == Path::new(DATA_DIR) {
@@ -140,15 +166,23 @@ impl Settings {
         let file_url_allowed_paths = root
             .value("file-url-allowed-paths")
             .unwrap_or_else(|| vec![data_dir.join("images")]);
+        let conductor = Conductor::take(root.section("conductor"), machine);
+        let images = Images::take(root.section("images"), &data_dir, machine);
+        let mut backends = backends::take(root.sections("backend"));
+        backends::outlast(&mut backends, conductor.longest_wait(), report);
         let settings = Self {
             secret_key_file,
             file_url_allowed_paths,
             api: Api::take(root.section("api")),
             agent: Agent::take(root.section("agent"), machine),
             store: Store::take(root.section("store"), &data_dir),
-            conductor: Conductor::take(root.section("conductor"), machine),
-            images: Images::take(root.section("images"), &data_dir, machine),
-            backends: backends::take(root.sections("backend")),
+            bmc: Bmc::take(root.section("bmc")),
+            drivers: Drivers::take(root.section("drivers")),
+            glance: Glance::take(root.section("glance")),
+            netboot: Netboot::take(root.section("netboot"), &backends, &images.kernel_append_params),
+            conductor,
+            images,
+            backends,
             take_over: TakeOver::take(root.section("take-over")),
             plugins: plugins::take(root.sections("plugin")),
             security: Security::take(root.section("security")),

@@ -216,6 +216,8 @@ fn limits(mut section: Section<'_>) -> Limits {
 fn json(raw: Raw) -> Value {
     match raw {
         Raw::Text(text) | Raw::Moment(text) => text.into(),
+        // No reader puts one into a plugin's table, and none would go to a plugin.
+        Raw::Secret(_) => Value::Null,
         Raw::Integer(number) => number.into(),
         Raw::Float(number) => number.into(),
         Raw::Boolean(truth) => truth.into(),

@@ -1,6 +1,5 @@
-//! `[store]`, `[conductor]`, `[images]`, `[take-over]` and `[security]`.
+//! `[store]`, `[conductor]`, `[take-over]` and `[security]`.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use model::ConductorName;
 
 use crate::machine::Machine;
 use crate::section::Section;
-use crate::values::{HttpUrl, Reference, Size};
+use crate::values::HttpUrl;
 
 const DAY: u64 = 24 * 60 * 60;
 
@@ -89,6 +88,16 @@ pub struct Conductor {
     pub deploy_callback_timeout: Duration,
     /// How long a cleaning ramdisk may take to call back.
     pub clean_callback_timeout: Duration,
+    /// How long a rescue ramdisk may take to call back.
+    pub rescue_callback_timeout: Duration,
+    /// How long an inspection may take.
+    pub inspect_timeout: Duration,
+    /// How long a server may take to reach the power state that it was asked for.
+    pub power_timeout: Duration,
+    /// The same where its operating system is asked.
+    pub soft_power_off_timeout: Duration,
+    /// Nodes that are worked on at the same time.
+    pub workers: usize,
     /// Clean nodes before they become available.
     pub automated_clean: bool,
     /// How often each server's power is read. Never is no choice: stale media go back in when a server is seen off.
@@ -96,6 +105,16 @@ pub struct Conductor {
 }
 
 impl Conductor {
+    /// The longest time that a ramdisk may take to call back.
+    pub fn longest_wait(&self) -> Duration {
+        let waits = [
+            self.clean_callback_timeout,
+            self.rescue_callback_timeout,
+            self.inspect_timeout,
+        ];
+        waits.into_iter().fold(self.deploy_callback_timeout, Duration::max)
+    }
+
     pub(crate) fn take(mut section: Section<'_>, machine: &Machine) -> Self {
         let conductor = Self {
             name: section.value("name").unwrap_or_else(|| host_name(&machine.host_name)),
@@ -103,6 +122,14 @@ impl Conductor {
             lease: section.seconds("lease-s", 1..=3600, 10),
             deploy_callback_timeout: section.seconds("deploy-callback-timeout-s", 1..=7 * DAY, 1800),
             clean_callback_timeout: section.seconds("clean-callback-timeout-s", 1..=7 * DAY, 1800),
+            rescue_callback_timeout: section.seconds("rescue-callback-timeout-s", 1..=7 * DAY, 1800),
+            inspect_timeout: section.seconds("inspect-timeout-s", 1..=7 * DAY, 1800),
+            power_timeout: section.seconds("power-timeout-s", 2..=DAY, 60),
+            soft_power_off_timeout: section.seconds("soft-power-off-timeout-s", 1..=DAY, 600),
+            workers: section
+                .number("workers", 1..=10_000)
+                .and_then(|n| usize::try_from(n).ok())
+                .unwrap_or(100),
             automated_clean: section.value("automated-clean").unwrap_or(true),
             power_sync_interval: section.seconds("power-sync-interval-s", 1..=DAY, 60),
         };
@@ -131,120 +158,6 @@ fn host_name(host: &str) -> ConductorName {
     name.parse()
         .or_else(|_| "farrier".parse())
         .expect("`farrier` is a conductor's name")
-}
-
-/// `[images]`: what nodes boot, and where BMCs fetch it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Images {
-    /// Where the embedded backend listens.
-    pub listen: SocketAddr,
-    /// Its URL as BMCs see it; `None` = this machine's own address. See [`Images::external_url_at`].
-    pub external_url: Option<HttpUrl>,
-    /// Kernels, ramdisks and images that were fetched.
-    pub cache: Cache,
-    /// `isolinux.bin`, for BIOS.
-    pub isolinux: PathBuf,
-    /// `ldlinux.c32` of the same version. See [`Images::ldlinux_candidates`].
-    pub ldlinux: Option<PathBuf>,
-    /// EFI system partition image, for UEFI; a site without one boots BIOS only.
-    pub esp: Option<PathBuf>,
-    /// Where the ESP's GRUB looks for its configuration inside the ISO.
-    pub grub_config_path: String,
-    /// Kernel of the deploy ramdisk, for nodes that name none.
-    pub deploy_kernel: Option<Reference>,
-    /// The deploy ramdisk.
-    pub deploy_ramdisk: Option<Reference>,
-    /// After our own parameters on every ramdisk's kernel line.
-    pub kernel_append_params: String,
-    /// Kernel of instance boot ISOs, for nodes whose `instance_info` names none.
-    pub instance_kernel: Option<Reference>,
-    /// Ramdisk of instance boot ISOs.
-    pub instance_ramdisk: Option<Reference>,
-    /// Kernel line of instance boot ISOs.
-    pub instance_kernel_append_params: String,
-    machine: Machine,
-}
-
-/// `[images] cache`
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cache {
-    /// `cache` in the data folder.
-    pub folder: PathBuf,
-    /// Least recently used files go beyond this.
-    pub max_bytes: u64,
-    /// Files unused for so long go.
-    pub max_age: Duration,
-}
-
-impl Images {
-    pub(crate) fn take(mut section: Section<'_>, data_dir: &Path, machine: &Machine) -> Self {
-        let mut cache = section.section("cache");
-        let kept = Cache {
-            folder: data_dir.join("cache"),
-            max_bytes: cache.value("max-bytes").unwrap_or(Size(20 << 30)).0,
-            max_age: Duration::from_secs(DAY * cache.number("max-age-days", 1..=3650).unwrap_or(7)),
-        };
-        cache.end();
-        let images = Self {
-            listen: section.value("listen").unwrap_or((Ipv4Addr::UNSPECIFIED, 6386).into()),
-            external_url: section.value("external-url"),
-            cache: kept,
-            isolinux: section
-                .value("isolinux")
-                .unwrap_or("/usr/lib/ISOLINUX/isolinux.bin".into()),
-            ldlinux: section.value("ldlinux"),
-            esp: section.value("esp"),
-            grub_config_path: section
-                .value("grub-config-path")
-                .unwrap_or("EFI/debian/grub.cfg".into()),
-            deploy_kernel: section.value("deploy-kernel"),
-            deploy_ramdisk: section.value("deploy-ramdisk"),
-            kernel_append_params: section
-                .value("kernel-append-params")
-                .unwrap_or("nofb vga=normal".into()),
-            instance_kernel: section.value("instance-kernel"),
-            instance_ramdisk: section.value("instance-ramdisk"),
-            instance_kernel_append_params: section.value("instance-kernel-append-params").unwrap_or_default(),
-            machine: machine.clone(),
-        };
-        if images.deploy_kernel.is_some() != images.deploy_ramdisk.is_some() {
-            let (there, missing) = if images.deploy_kernel.is_some() {
-                ("deploy-kernel", "deploy-ramdisk")
-            } else {
-                ("deploy-ramdisk", "deploy-kernel")
-            };
-            section.problem(there, &format!("needs {missing} beside it: they are booted together"));
-        }
-        section.end();
-        images
-    }
-
-    /// The URL that BMCs see, when the listener is bound there (port 0 in `listen` takes any free port).
-    pub fn external_url_at(&self, bound: SocketAddr) -> String {
-        match &self.external_url {
-            Some(url) => url.to_string(),
-            None => self.machine.url_of(bound),
-        }
-    }
-
-    /// Where `ldlinux.c32` may be, in the order to look: as set, beside `isolinux.bin`, where distributions put it.
-    pub fn ldlinux_candidates(&self) -> Vec<PathBuf> {
-        match &self.ldlinux {
-            Some(set) => vec![set.clone()],
-            None => ldlinux_for(&self.isolinux),
-        }
-    }
-}
-
-/// Where the `ldlinux.c32` of an `isolinux.bin` may be: beside it, where distributions put it.
-pub fn ldlinux_for(isolinux: &Path) -> Vec<PathBuf> {
-    vec![
-        isolinux.with_file_name("ldlinux.c32"),
-        // Debian and Ubuntu; Fedora, RHEL and SUSE; Arch.
-        "/usr/lib/syslinux/modules/bios/ldlinux.c32".into(),
-        "/usr/share/syslinux/ldlinux.c32".into(),
-        "/usr/lib/syslinux/bios/ldlinux.c32".into(),
-    ]
 }
 
 /// `[take-over]`

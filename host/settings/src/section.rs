@@ -4,12 +4,17 @@
 //! for are those that could have been meant.
 
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use model::Secret;
 
 use crate::nearest::nearest;
 use crate::problem::{Problem, Warning};
+use crate::secret_file;
 use crate::tree::{Item, Origin, Raw, Table};
 use crate::values::{FromItem, shown};
 
@@ -17,11 +22,13 @@ use crate::values::{FromItem, shown};
 #[derive(Default)]
 pub(crate) struct Report(RefCell<Notes>);
 
+/// What a [`Report`] has collected.
 #[derive(Default)]
-struct Notes {
-    problems: Vec<Problem>,
-    warnings: Vec<Warning>,
-    origins: BTreeMap<String, Origin>,
+pub(crate) struct Notes {
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) origins: BTreeMap<String, Origin>,
+    pub(crate) secret_files: BTreeMap<String, PathBuf>,
 }
 
 impl Report {
@@ -46,14 +53,27 @@ impl Report {
         self.origin(name) != Origin::Default
     }
 
-    /// Problems in the order of the file.
-    pub(crate) fn into_parts(self) -> (Vec<Problem>, Vec<Warning>, BTreeMap<String, Origin>) {
+    /// How a message names a setting: as the option of ironic.conf that set it, else by its own label.
+    pub(crate) fn label(&self, name: &str, own: &str) -> String {
+        match self.origin(name).option() {
+            Some(option) => option.to_owned(),
+            None => own.to_owned(),
+        }
+    }
+
+    /// Problems and warnings in the order of the files; those of no file come last.
+    pub(crate) fn into_notes(self) -> Notes {
         let mut notes = self.0.into_inner();
-        notes.problems.sort_by_key(|problem| match &problem.origin {
-            Origin::File { line, .. } => *line,
-            Origin::CommandLine(_) | Origin::Default => usize::MAX,
-        });
-        (notes.problems, notes.warnings, notes.origins)
+        notes.problems.sort_by(by_place);
+        notes.warnings.sort_by(by_place);
+        notes
+    }
+}
+
+fn by_place(left: &Problem, right: &Problem) -> Ordering {
+    match (left.origin.place(), right.origin.place()) {
+        (Some(left), Some(right)) => left.cmp(&right),
+        (left, right) => left.is_none().cmp(&right.is_none()),
     }
 }
 
@@ -98,19 +118,59 @@ impl<'a> Section<'a> {
         match T::from_item(&item) {
             Ok(value) => Some(value),
             Err(wrong) => {
-                let message = self.message(key, &wrong.reason);
-                self.report.problem(wrong.origin.unwrap_or(item.origin), message);
+                let origin = wrong.origin.unwrap_or(item.origin);
+                let message = self.message_at(&origin, key, &wrong.reason);
+                self.report.problem(origin, message);
                 None
             }
         }
+    }
+
+    /// A secret, in the file itself or in a file of its own; at most one of the two.
+    pub(crate) fn secret_if_set(&mut self, key: &'static str, file_key: &'static str) -> Option<Secret> {
+        let place = format!("{}{key}", self.prefix);
+        let here: Option<Secret> = self.value(key);
+        let there: Option<PathBuf> = self.value(file_key);
+        match (here, there) {
+            (Some(_), Some(_)) => {
+                self.problem(file_key, &format!("and {key} are both set; keep one of them"));
+                None
+            }
+            (here, None) => here,
+            (None, Some(file)) => match secret_file::read(&file) {
+                Ok(secret) => {
+                    self.report.0.borrow_mut().secret_files.insert(place, file);
+                    Some(secret)
+                }
+                Err(reason) => {
+                    self.problem(file_key, &format!("cannot be used: {}: {reason}", file.display()));
+                    None
+                }
+            },
+        }
+    }
+
+    /// A secret that must be there.
+    pub(crate) fn secret(&mut self, key: &'static str, file_key: &'static str, remedy: &str) -> Option<Secret> {
+        let is_absent = self.is_absent(key) && self.is_absent(file_key);
+        let secret = self.secret_if_set(key, file_key);
+        if is_absent {
+            self.missing(file_key, remedy);
+        }
+        secret
+    }
+
+    /// Reports a setting that must be there and is not.
+    pub(crate) fn missing(&self, key: &str, remedy: &str) {
+        let message = self.message(key, &format!("is missing; {remedy}"));
+        self.report.problem(self.origin.clone(), message);
     }
 
     /// A setting that must be there.
     pub(crate) fn required<T: FromItem>(&mut self, key: &'static str, remedy: &str) -> Option<T> {
         if !self.entries.contains_key(key) {
             self.asked.push(key);
-            let message = self.message(key, &format!("is missing; {remedy}"));
-            self.report.problem(self.origin.clone(), message);
+            self.missing(key, remedy);
             return None;
         }
         self.value(key)
@@ -126,9 +186,28 @@ impl<'a> Section<'a> {
         }
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
         let reason = format!("{} must be one of: {}", shown(&item.raw), words.join(", "));
-        let message = self.message(key, &reason);
+        let message = self.message_at(&item.origin, key, &reason);
         self.report.problem(item.origin, message);
         None
+    }
+
+    /// A list of some of a few words.
+    pub(crate) fn choices<T: Copy>(&mut self, key: &'static str, choices: &[(&'static str, T)]) -> Vec<T> {
+        let Some(words) = self.value::<Vec<String>>(key) else {
+            return Vec::new();
+        };
+        let mut chosen = Vec::new();
+        for word in words {
+            match choices.iter().find(|(known, _)| *known == word) {
+                Some((_, value)) => chosen.push(*value),
+                None => {
+                    let known: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+                    let cut: String = word.chars().take(80).collect();
+                    self.problem(key, &format!("names {cut:?}, which is none of: {}", known.join(", ")));
+                }
+            }
+        }
+        chosen
     }
 
     /// A whole number within a range.
@@ -142,7 +221,7 @@ impl<'a> Section<'a> {
         }
         let (least, most) = range.into_inner();
         let reason = format!("{} must be a whole number from {least} to {most}", shown(&item.raw));
-        let message = self.message(key, &reason);
+        let message = self.message_at(&item.origin, key, &reason);
         self.report.problem(item.origin, message);
         None
     }
@@ -180,6 +259,28 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A table of texts whose names are the site's own.
+    pub(crate) fn texts(&mut self, key: &'static str) -> BTreeMap<String, String> {
+        let mut section = self.section(key);
+        let mut texts = BTreeMap::new();
+        for (name, item) in section.rest() {
+            match String::from_item(&item) {
+                Ok(text) => {
+                    let full = format!("{}{name}", section.prefix);
+                    self.report.0.borrow_mut().origins.insert(full, item.origin);
+                    texts.insert(name, text);
+                }
+                Err(wrong) => section.problem_at(item.origin, &name, &wrong.reason),
+            }
+        }
+        texts
+    }
+
+    /// Nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Tables of that name (`[[key]]`), in their order.
     pub(crate) fn sections(&mut self, key: &'static str) -> Vec<Section<'a>> {
         self.asked.push(key);
@@ -212,6 +313,29 @@ impl<'a> Section<'a> {
         sections
     }
 
+    /// The tables that are left, for tables whose names are the site's own.
+    pub(crate) fn named_sections(&mut self) -> Vec<(String, Section<'a>)> {
+        let rest = self.rest();
+        let mut sections = Vec::new();
+        for (key, item) in rest {
+            let Raw::Table(table) = item.raw else {
+                let reason = format!("must be a table, not {}", item.raw.kind());
+                self.problem_at(item.origin, &key, &reason);
+                continue;
+            };
+            let section = Section {
+                report: self.report,
+                label: format!("{} {key}", self.label),
+                prefix: format!("{}{key}.", self.prefix),
+                origin: item.origin,
+                entries: table.entries,
+                asked: Vec::new(),
+            };
+            sections.push((key, section));
+        }
+        sections
+    }
+
     /// Everything that is left, for tables whose names are the site's own.
     pub(crate) fn rest(&mut self) -> BTreeMap<String, Item> {
         std::mem::take(&mut self.entries)
@@ -224,12 +348,19 @@ impl<'a> Section<'a> {
             Origin::Default => self.origin.clone(),
             set => set,
         };
-        self.report.problem(origin, self.message(key, reason));
+        let message = self.message_at(&origin, key, reason);
+        self.report.problem(origin, message);
     }
 
     /// Like [`Section::problem`], for an entry deeper in the tree.
     pub(crate) fn problem_at(&self, origin: Origin, key: &str, reason: &str) {
-        self.report.problem(origin, self.message(key, reason));
+        let message = self.message_at(&origin, key, reason);
+        self.report.problem(origin, message);
+    }
+
+    /// Somebody set it, and it was taken.
+    pub(crate) fn is_set(&self, key: &str) -> bool {
+        self.report.is_set(&format!("{}{key}", self.prefix))
     }
 
     /// Nobody set it.
@@ -248,6 +379,14 @@ impl<'a> Section<'a> {
             let what = if is_section { "section" } else { "setting" };
             let message = self.message(key, &format!("is no {what} that Farrier knows; {remedy}"));
             self.report.problem(item.origin.clone(), message);
+        }
+    }
+
+    /// Names the setting as the option of ironic.conf that said it, if one did.
+    fn message_at(&self, origin: &Origin, key: &str, reason: &str) -> String {
+        match origin.option() {
+            Some(option) => format!("{option} {reason}"),
+            None => self.message(key, reason),
         }
     }
 

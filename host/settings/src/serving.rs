@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use model::Network;
 
@@ -18,6 +19,8 @@ pub struct Api {
     pub auth: Auth,
     /// It speaks https.
     pub tls: Option<Tls>,
+    /// Its URL as users see it, for links in answers; `None` = as each request names it.
+    pub public_url: Option<HttpUrl>,
 }
 
 /// How users prove who they are.
@@ -80,11 +83,13 @@ impl Api {
             }
             (None, None) => None,
         };
+        let public_url = section.value("public-url");
         section.end();
         Self {
             listen: listen.unwrap_or((Ipv4Addr::LOCALHOST, 6385).into()),
             auth,
             tls,
+            public_url,
         }
     }
 }
@@ -101,6 +106,8 @@ pub struct Agent {
     pub callback_networks: Vec<Network>,
     /// A ramdisk must serve https.
     pub require_tls: bool,
+    /// Within which time an agent must be heard again.
+    pub heartbeat_timeout: Duration,
     machine: Machine,
 }
 
@@ -111,6 +118,7 @@ impl Agent {
             urls: section.value("urls").unwrap_or_default(),
             callback_networks: section.value("callback-networks").unwrap_or(Network::EVERYWHERE.into()),
             require_tls: section.value("require-tls").unwrap_or(true),
+            heartbeat_timeout: section.seconds("heartbeat-timeout-s", 5..=3600, 60),
             machine: machine.clone(),
         };
         section.end();

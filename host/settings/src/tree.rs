@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use model::Secret;
+
 use crate::Overrides;
 
 /// Where a value came from.
@@ -21,6 +23,33 @@ pub enum Origin {
         /// Which line.
         line: usize,
     },
+    /// An option of ironic.conf.
+    Option {
+        /// As it was given.
+        file: Arc<Path>,
+        /// Which line.
+        line: usize,
+        /// The option as it stands there: `[deploy] http_url`.
+        option: Arc<str>,
+    },
+}
+
+impl Origin {
+    /// The option of ironic.conf that said it.
+    pub fn option(&self) -> Option<&str> {
+        match self {
+            Self::Option { option, .. } => Some(option),
+            Self::Default | Self::CommandLine(_) | Self::File { .. } => None,
+        }
+    }
+
+    /// The file and the line in it.
+    pub fn place(&self) -> Option<(&Path, usize)> {
+        match self {
+            Self::File { file, line } | Self::Option { file, line, .. } => Some((file, *line)),
+            Self::Default | Self::CommandLine(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -28,7 +57,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::CommandLine(option) => f.write_str(option),
-            Self::File { file, line } => write!(f, "{}:{line}", file.display()),
+            Self::File { file, line } | Self::Option { file, line, .. } => write!(f, "{}:{line}", file.display()),
         }
     }
 }
@@ -44,6 +73,8 @@ pub(crate) struct Item {
 #[derive(Clone, Debug)]
 pub(crate) enum Raw {
     Text(String),
+    /// A text that is printed nowhere.
+    Secret(Secret),
     Integer(i64),
     Float(f64),
     Boolean(bool),
@@ -58,6 +89,7 @@ impl Raw {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a text",
+            Self::Secret(_) => "a secret",
             Self::Integer(_) => "a whole number",
             Self::Float(_) => "a fraction",
             Self::Boolean(_) => "true or false",
@@ -75,29 +107,67 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Puts in what the command line says.
-    pub(crate) fn override_with(&mut self, overrides: &Overrides) {
-        if let Some(data) = &overrides.data_dir {
-            let text = data.to_string_lossy().into_owned();
-            self.put("data-dir", "--data", text);
+    /// Sets a setting by its full name ("images.cache.max-bytes"), making the tables on the way.
+    pub(crate) fn set(&mut self, name: &str, raw: Raw, origin: Origin) {
+        let item = Item { raw, origin };
+        let Some((table, rest)) = name.split_once('.') else {
+            self.entries.insert(name.to_owned(), item);
+            return;
+        };
+        let below = self.entries.entry(table.to_owned()).or_insert_with(|| Item {
+            raw: Raw::Table(Self::default()),
+            origin: item.origin.clone(),
+        });
+        // Where it is no table, that is reported when it is read.
+        if let Raw::Table(below) = &mut below.raw {
+            below.set(rest, item.raw, item.origin);
         }
-        if let Some(listen) = &overrides.api_listen {
-            let api = self.entries.entry("api".into()).or_insert(Item {
-                raw: Raw::Table(Self::default()),
-                origin: Origin::Default,
-            });
-            // Where `api` is no table, that is reported when it is read.
-            if let Raw::Table(api) = &mut api.raw {
-                api.put("listen", "--listen", listen.to_string());
+    }
+
+    /// A setting by its full name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Item> {
+        match name.split_once('.') {
+            None => self.entries.get(name),
+            Some((table, rest)) => match &self.entries.get(table)?.raw {
+                Raw::Table(below) => below.find(rest),
+                _ => None,
+            },
+        }
+    }
+
+    /// Puts what `over` sets in the place of what is here; tables are merged, lists replaced.
+    pub(crate) fn overlay(&mut self, over: Self) {
+        for (key, item) in over.entries {
+            match (self.entries.get_mut(&key), item) {
+                (
+                    Some(Item {
+                        raw: Raw::Table(below),
+                        origin,
+                    }),
+                    Item {
+                        raw: Raw::Table(table),
+                        origin: at,
+                    },
+                ) => {
+                    below.overlay(table);
+                    *origin = at;
+                }
+                (_, item) => {
+                    self.entries.insert(key, item);
+                }
             }
         }
     }
 
-    fn put(&mut self, key: &str, option: &'static str, text: String) {
-        let item = Item {
-            raw: Raw::Text(text),
-            origin: Origin::CommandLine(option),
-        };
-        self.entries.insert(key.to_owned(), item);
+    /// Puts in what the command line says.
+    pub(crate) fn override_with(&mut self, overrides: &Overrides) {
+        if let Some(data) = &overrides.data_dir {
+            let text = data.to_string_lossy().into_owned();
+            self.set("data-dir", Raw::Text(text), Origin::CommandLine("--data"));
+        }
+        if let Some(listen) = &overrides.api_listen {
+            let text = Raw::Text(listen.to_string());
+            self.set("api.listen", text, Origin::CommandLine("--listen"));
+        }
     }
 }

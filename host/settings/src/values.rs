@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use model::{ConductorName, Digest, Network};
+use model::{ConductorName, Digest, Network, Secret};
 use url::Url;
 
 use crate::tree::{Item, Origin, Raw};
@@ -36,7 +36,7 @@ pub(crate) fn shown(raw: &Raw) -> String {
         Raw::Float(number) => format!("= {number}"),
         Raw::Boolean(truth) => format!("= {truth}"),
         Raw::Moment(text) => format!("= {text}"),
-        Raw::List(_) | Raw::Table(_) => format!("is {}, but", raw.kind()),
+        Raw::Secret(_) | Raw::List(_) | Raw::Table(_) => format!("is {}, but", raw.kind()),
     }
 }
 
@@ -50,6 +50,21 @@ fn text<'a>(item: &'a Item, like: &str) -> Result<&'a str, Wrong> {
 impl FromItem for String {
     fn from_item(item: &Item) -> Result<Self, Wrong> {
         text(item, "\"abc\"").map(str::to_owned)
+    }
+}
+
+/// Never shown, right or wrong.
+impl FromItem for Secret {
+    fn from_item(item: &Item) -> Result<Self, Wrong> {
+        let given = match &item.raw {
+            Raw::Text(text) => text.as_str(),
+            Raw::Secret(secret) => secret.expose(),
+            other => return Err(wrong(format!("is {}, but must be a text", other.kind()))),
+        };
+        if given.is_empty() {
+            return Err(wrong("is empty".into()));
+        }
+        Ok(Self::new(given))
     }
 }
 
@@ -125,7 +140,7 @@ impl FromItem for PathBuf {
 
 fn from_folder_of(origin: &Origin, path: &str) -> PathBuf {
     let folder = match origin {
-        Origin::File { file, .. } => file.parent(),
+        Origin::File { file, .. } | Origin::Option { file, .. } => file.parent(),
         Origin::CommandLine(_) | Origin::Default => None,
     };
     folder.unwrap_or(Path::new("")).join(path)
@@ -186,6 +201,8 @@ pub enum Reference {
     Url(String),
     /// Read from this machine.
     File(PathBuf),
+    /// An image of Glance, by its identifier.
+    Glance(String),
 }
 
 impl fmt::Display for Reference {
@@ -197,6 +214,7 @@ impl fmt::Display for Reference {
                 // A relative one, which only a relative --config gives.
                 Err(()) => write!(f, "{}", path.display()),
             },
+            Self::Glance(id) => write!(f, "glance://{id}"),
         }
     }
 }
@@ -220,10 +238,24 @@ impl FromItem for Reference {
                     shown(&item.raw)
                 ))),
             },
+            Ok(url) if url.scheme() == "glance" => match given.split_once("://") {
+                Some((_, id)) if is_image_id(id) => Ok(Self::Glance(id.to_ascii_lowercase())),
+                _ => Err(wrong(format!(
+                    "{} names no image; write glance:// and the image's identifier",
+                    shown(&item.raw)
+                ))),
+            },
             Ok(url) => Err(wrong(format!("must be {like}; `{}:` is not supported", url.scheme()))),
             Err(_) => PathBuf::from_item(item).map(Self::File),
         }
     }
+}
+
+/// A UUID, as Glance names images by.
+pub(crate) fn is_image_id(text: &str) -> bool {
+    let groups: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    lengths == [8, 4, 4, 4, 12] && groups.iter().all(|group| group.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 impl FromItem for Network {
@@ -274,6 +306,28 @@ impl FromItem for Size {
                 shown(&item.raw)
             ))
         })
+    }
+}
+
+/// Permissions of a file, as `chmod` takes them: `"0644"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileMode(pub(crate) u32);
+
+impl FromItem for FileMode {
+    fn from_item(item: &Item) -> Result<Self, Wrong> {
+        let mode = match &item.raw {
+            Raw::Text(text) if text.bytes().all(|digit| digit.is_ascii_digit()) => u32::from_str_radix(text, 8).ok(),
+            _ => None,
+        };
+        // The owner, who is us, must be able to write it and read it again.
+        mode.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600)
+            .map(Self)
+            .ok_or_else(|| {
+                wrong(format!(
+                    "{} must be permissions like \"0644\", with at least 0600 for the owner",
+                    shown(&item.raw)
+                ))
+            })
     }
 }
 

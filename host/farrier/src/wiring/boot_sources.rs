@@ -109,9 +109,7 @@ impl BootSourceWiring {
             None => None,
         };
         let esp = match &self.images.esp {
-            Some(path) => Some(Content::from(
-                gather.source(&Reference::File(path.clone()).to_string()).await?,
-            )),
+            Some(esp) => Some(Content::from(gather.source(&esp.to_string()).await?)),
             None => None,
         };
         Ok(BootMaterial::Parts(Box::new(BootParts {

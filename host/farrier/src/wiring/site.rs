@@ -219,24 +219,12 @@ fn open_sources(settings: &Settings, store: &Arc<dyn Store>) -> Result<Arc<Sourc
     let images = &settings.images;
     let mut allowed = settings.file_url_allowed_paths.clone();
     // What the site file itself names may be read wherever it is.
-    let references = [
-        &images.deploy_kernel,
-        &images.deploy_ramdisk,
-        &images.instance_kernel,
-        &images.instance_ramdisk,
-    ];
-    allowed.extend(
-        references
-            .into_iter()
-            .flatten()
-            .filter_map(|reference| match reference {
-                Reference::File(path) => Some(path.clone()),
-                Reference::Url(_) => None,
-            }),
-    );
+    allowed.extend(images.references().into_iter().filter_map(|(_, reference)| match reference {
+        Reference::File(path) => Some(path.clone()),
+        Reference::Url(_) | Reference::Glance(_) => None,
+    }));
     allowed.push(images.isolinux.clone());
     allowed.extend(images.ldlinux_candidates());
-    allowed.extend(images.esp.clone());
     let handle = tokio::runtime::Handle::current();
     let store = Arc::clone(store);
     let sources = Sources::new(SourcesConfig {
@@ -289,7 +277,7 @@ fn open_backends(settings: &Settings, embedded: &Embedded) -> Result<Vec<SiteBac
                     vec![scheme(secure), fact("delivery", "direct")],
                 )
             }
-            BackendKind::WebRoot { root, url } => {
+            BackendKind::WebRoot { root, url, .. } => {
                 let opened = WebRoot::new(root, url.as_str()).with_context(|| format!("backend `{}`", backend.id))?;
                 (
                     "web-root",

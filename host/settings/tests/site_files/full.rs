@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use settings::{Auth, BackendKind, Delivery, Mode, Overrides, Reinsert, Role};
+use settings::{
+    ApplicationCredential, Auth, BackendKind, BmcTrust, Credential, DefaultBootMode, Delivery, Interface, Member, Mode,
+    Named, Overrides, Reference, Reinsert, Role,
+};
 
 use crate::load_in;
 
@@ -20,10 +23,17 @@ fn every_name_of_a_full_site_file_is_read() {
         "ipa x.initramfs",
         "kernel",
         "ramdisk",
-        "swift.password",
+        "ca.pem",
         "acme.wasm",
     ] {
         std::fs::write(folder.path().join(file), "").unwrap();
+    }
+    for (file, secret) in [
+        ("swift.password", "hunter2\n"),
+        ("s3.key", "AKID:hunter3\n"),
+        ("glance.secret", "hunter4"),
+    ] {
+        std::fs::write(folder.path().join(file), secret).unwrap();
     }
     let text = r#"
         data-dir = "data"
@@ -36,12 +46,14 @@ fn every_name_of_a_full_site_file_is_read() {
         htpasswd = "htpasswd"
         tls-certificate = "tls.pem"
         tls-key = "tls.key"
+        public-url = "https://farrier.example/"
 
         [agent]
         listen = "0.0.0.0:6387"
         urls = ["http://10.1.10.30:6387/", "http://10.1.10.31:6387"]
         callback-networks = ["10.1.0.0/16"]
         require-tls = false
+        heartbeat-timeout-s = 90
 
         [store]
         kind = "sqlite"
@@ -52,6 +64,11 @@ fn every_name_of_a_full_site_file_is_read() {
         lease-s = 20
         deploy-callback-timeout-s = 600
         clean-callback-timeout-s = 700
+        rescue-callback-timeout-s = 800
+        inspect-timeout-s = 900
+        power-timeout-s = 30
+        soft-power-off-timeout-s = 300
+        workers = 50
         automated-clean = false
         power-sync-interval-s = 300
 
@@ -65,19 +82,72 @@ fn every_name_of_a_full_site_file_is_read() {
         grub-config-path = "EFI/fedora/grub.cfg"
         deploy-kernel = "https://images.example/ipa.kernel"
         deploy-ramdisk = "ipa x.initramfs"
-        kernel-append-params = "console=ttyS0"
+        rescue-kernel = "glance://01234567-89AB-cdef-0123-456789abcdef"
+        rescue-ramdisk = "kernel"
+        server-ca = "ca.pem"
+        server-timeout-s = 7
+        server-user = "images"
+        server-password-file = "swift.password"
+        default-boot-mode = "uefi"
+        kernel-append-params = "%default% console=ttyS0"
+        redfish-kernel-append-params = "quiet"
         instance-kernel = "kernel"
         instance-ramdisk = "ramdisk"
         instance-kernel-append-params = "root=/dev/sda1"
 
+        [images.by-arch.aarch64]
+        deploy-kernel = "kernel"
+        esp = "esp.img"
+
+        [netboot]
+        root = "/srv/http"
+        url = "http://10.1.10.30:8080/netboot"
+        bios-bootfile = "ipxe.pxe"
+        uefi-bootfile = "ipxe.efi"
+        bootfile-by-arch = { aarch64 = "ipxe-arm.efi" }
+        kernel-append-params = "%default% ipxe"
+        timeout-ms = 5000
+
+        [bmc]
+        port = 8443
+        timeout-s = 20
+        ca = "ca.pem"
+
+        [drivers]
+        enabled = ["agent_ilo"]
+        boot-interfaces = ["ilo-virtual-media", "ilo-ipxe"]
+        default-boot-interface = "ilo-ipxe"
+
+        [glance]
+        auth-type = "application-credential"
+        auth-url = "https://keystone.example:5000/v3"
+        application-credential-name = "farrier"
+        username = "ironic"
+        user-domain-id = "d1"
+        application-credential-secret-file = "glance.secret"
+        endpoint = "https://glance.example"
+        attempts = 5
+        [glance.swift]
+        temp-url-key = "k"
+        temp-url-duration-s = 60
+        endpoint = "https://swift.example"
+        api-version = "v1"
+        account = "AUTH_x"
+        account-prefix = "AUTH"
+        container = "g"
+        containers-seed = 2
+
         [[backend]]
         id = "local"
         kind = "embedded"
+        drivers = ["redfish"]
         [[backend]]
         id = "httpd"
         kind = "web-root"
         root = "/httpboot"
         url = "http://10.1.10.30/httpboot/"
+        mode = "0640"
+        publish = false
         [[backend]]
         id = "swift"
         kind = "swift"
@@ -86,12 +156,21 @@ fn every_name_of_a_full_site_file_is_read() {
         password-file = "swift.password"
         project = "service"
         container = "c"
+        region = "one"
+        interface = "internal"
+        endpoint = "https://swift.example/v1/AUTH_x"
+        ca = "ca.pem"
+        verify = false
+        temp-url-key = "k"
+        lifetime-s = 7200
+        attempts = 4
         delivery = "direct"
         [[backend]]
         id = "s3"
         kind = "s3"
         endpoint = "https://s3.example"
         bucket = "farrier"
+        access-key-file = "s3.key"
 
         [take-over]
         reinsert-active = "now"
@@ -128,7 +207,7 @@ fn every_name_of_a_full_site_file_is_read() {
             htpasswd: here("htpasswd")
         }
     );
-    assert_eq!(settings.api.tls.unwrap().key, here("tls.key"));
+    assert_eq!(settings.api.tls.as_ref().unwrap().key, here("tls.key"));
     assert_eq!(
         settings.agent.urls_at(settings.agent.listen),
         ["http://10.1.10.30:6387", "http://10.1.10.31:6387"]
@@ -137,38 +216,106 @@ fn every_name_of_a_full_site_file_is_read() {
     assert!(!settings.agent.require_tls && !settings.conductor.automated_clean);
     assert_eq!(settings.conductor.power_sync_interval.as_secs(), 300);
     assert_eq!(settings.conductor.clean_callback_timeout.as_secs(), 700);
-    let images = settings.images;
+    let images = &settings.images;
     assert_eq!(images.external_url_at(images.listen), "https://10.1.10.30:6386/media");
     assert_eq!(
         (images.cache.max_bytes, images.cache.max_age.as_secs()),
         (1 << 30, 172_800)
     );
     assert_eq!(
-        images.deploy_kernel.unwrap().to_string(),
+        images.deploy_kernel.as_ref().unwrap().to_string(),
         "https://images.example/ipa.kernel"
     );
     assert_eq!(
-        images.deploy_ramdisk.unwrap().to_string(),
+        images.deploy_ramdisk.as_ref().unwrap().to_string(),
         format!("file://{}/ipa%20x.initramfs", folder.path().display())
     );
     assert_eq!(
-        images.instance_kernel.unwrap().to_string(),
+        images.instance_kernel.as_ref().unwrap().to_string(),
         format!("file://{}", here("kernel").display())
     );
-    assert_eq!(images.esp, Some(here("esp.img")));
+    assert_eq!(images.esp, Some(Reference::File(here("esp.img"))));
+    assert_eq!(
+        images.rescue_kernel.as_ref().unwrap().to_string(),
+        "glance://01234567-89ab-cdef-0123-456789abcdef"
+    );
+    assert_eq!(images.kernel_append_params, "nofb vga=normal console=ttyS0");
+    assert_eq!(images.redfish_kernel_append_params, "quiet");
+    assert_eq!(images.servers.account.as_ref().unwrap().password.expose(), "hunter2");
+    assert_eq!(
+        (images.servers.timeout.as_secs(), images.default_boot_mode),
+        (7, DefaultBootMode::Uefi)
+    );
+    assert_eq!(images.by_arch["aarch64"].esp, images.esp);
+    let netboot = &settings.netboot;
+    assert_eq!(netboot.root, Path::new("/srv/http"));
+    assert_eq!(netboot.url.as_ref().unwrap().as_str(), "http://10.1.10.30:8080/netboot");
+    assert_eq!(netboot.bootfile_by_arch["aarch64"], "ipxe-arm.efi");
+    assert_eq!(netboot.kernel_append_params, "nofb vga=normal console=ttyS0 ipxe");
+    assert_eq!(netboot.timeout, Some(Duration::from_secs(5)));
+    assert_eq!(
+        (settings.bmc.port, settings.bmc.timeout),
+        (Some(8443), Some(Duration::from_secs(20)))
+    );
+    assert_eq!(settings.bmc.trust, BmcTrust::File(here("ca.pem")));
+    assert_eq!(settings.drivers.default_boot_interface.as_deref(), Some("ilo-ipxe"));
+    let glance = settings.glance.as_ref().unwrap();
+    let Credential::Application { credential, secret } = &glance.access.credential else {
+        panic!("{glance:?}");
+    };
+    assert_eq!(secret.expose(), "hunter4");
+    let user = Member::Name {
+        name: "ironic".into(),
+        domain: Named::Id("d1".into()),
+    };
+    assert_eq!(
+        *credential,
+        ApplicationCredential::Name {
+            name: "farrier".into(),
+            user
+        }
+    );
+    assert_eq!((glance.attempts, glance.swift.containers_seed), (5, 2));
     let ids: Vec<_> = settings.backends.iter().map(|b| b.id.as_str()).collect();
     assert_eq!(ids, ["local", "httpd", "swift", "s3"]);
-    let BackendKind::WebRoot { url, .. } = &settings.backends[1].kind else {
+    let BackendKind::WebRoot { url, mode, .. } = &settings.backends[1].kind else {
         panic!("{:?}", settings.backends[1]);
     };
-    assert_eq!(url.as_str(), "http://10.1.10.30/httpboot");
+    assert_eq!((url.as_str(), *mode), ("http://10.1.10.30/httpboot", 0o640));
+    assert!(settings.backends[0].is_for("redfish") && !settings.backends[0].is_for("agent_ilo"));
+    assert!(!settings.backends[1].is_for("agent_ilo") && settings.backends[2].is_for("ilo5"));
     let BackendKind::Swift(swift) = &settings.backends[2].kind else {
         panic!("{:?}", settings.backends[2]);
     };
+    assert_eq!((swift.delivery, swift.attempts), (Delivery::Direct, 4));
+    assert_eq!(swift.lifetime, Some(Duration::from_secs(7200)));
+    let access = &swift.access;
+    let of_default = |name: &str| Member::Name {
+        name: name.into(),
+        domain: Named::Name("Default".into()),
+    };
+    let Credential::Password {
+        user,
+        password,
+        project,
+    } = &access.credential
+    else {
+        panic!("{access:?}");
+    };
+    assert_eq!((user, project), (&of_default("ironic"), &of_default("service")));
+    assert_eq!(password.expose(), "hunter2");
     assert_eq!(
-        (swift.delivery, swift.user_domain.as_str()),
-        (Delivery::Direct, "Default")
+        (access.region.as_deref(), access.interface),
+        (Some("one"), Interface::Internal)
     );
+    assert!(!access.verify);
+    let BackendKind::S3(s3) = &settings.backends[3].kind else {
+        panic!("{:?}", settings.backends[3]);
+    };
+    let key = s3.access_key.as_ref().unwrap();
+    assert_eq!((key.id.as_str(), key.secret.expose()), ("AKID", "hunter3"));
+    let printed = format!("{settings:?}");
+    assert!(!printed.contains("hunter"), "{printed}");
     assert_eq!(settings.take_over.reinsert_active, Reinsert::Now);
     assert!(settings.security.allow_local_addresses);
     let [vmedia, take_over] = settings.plugins.as_slice() else {

@@ -99,7 +99,7 @@ fn unknown_names_are_refused_with_the_one_that_was_meant() {
         expect![[r#"
             farrier.toml:1: data_dir is no setting that Farrier knows; did you mean `data-dir`?
             farrier.toml:2: apis is no section that Farrier knows; did you mean `api`?
-            farrier.toml:6: [api] port is no setting that Farrier knows; known here: listen, auth, htpasswd, tls-certificate, tls-key
+            farrier.toml:6: [api] port is no setting that Farrier knows; known here: listen, auth, htpasswd, tls-certificate, tls-key, public-url
             farrier.toml:9: [conductor] leases is no setting that Farrier knows; did you mean `lease-s`?
             farrier.toml:12: [[plugin]] 1 component cannot be read: /dev/zero: it is not a regular file; put the file there, or correct the path
             farrier.toml:13: [[plugin]] 1 grants is no setting that Farrier knows; did you mean `grant`?
@@ -164,7 +164,7 @@ limits = { memory = "much", cpu-ms = 0 }
             farrier.toml:22: [images] external-url is no URL; write it like "http://10.0.0.1:6386"
             farrier.toml:23: [images] cache max-bytes = "20 gigs" must be a size like "20GiB" or "64KiB" (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB)
             farrier.toml:23: [images] cache max-age-days = -1 must be a whole number from 1 to 3650
-            farrier.toml:24: [images] deploy-kernel must be "https://images.example/ipa.kernel", or a path; `glance:` is not supported
+            farrier.toml:24: [images] deploy-kernel = "glance:abc" names no image; write glance:// and the image's identifier
             farrier.toml:25: [images] esp = "" must be a path
             farrier.toml:27: [take-over] reinsert-active = true must be one of: at-next-reset, now
             farrier.toml:29: [[plugin]] 1 role = "media" must be one of: backend-selection, vmedia, take-over, vendor
@@ -251,9 +251,9 @@ fn backends_need_a_name_of_their_own_and_what_their_kind_needs() {
             farrier.toml:12: [[backend]] 4 url must begin with http:// or https://
             farrier.toml:15: [[backend]] 5 kind = "embedded" is listed twice; one serves every artefact
             farrier.toml:16: [[backend]] 6 auth-url is missing; give the URL of Keystone (…/v3)
-            farrier.toml:16: [[backend]] 6 username is missing; name the user that owns the container
+            farrier.toml:16: [[backend]] 6 username is missing; name the user (username, or user-id)
             farrier.toml:16: [[backend]] 6 password-file is missing; name a file that holds the password
-            farrier.toml:16: [[backend]] 6 project is missing; name the user's project"#]],
+            farrier.toml:16: [[backend]] 6 project is missing; name the user's project (project, or project-id)"#]],
     );
     refused(
         "[backend]\nid = 'x'\n",
@@ -273,7 +273,7 @@ fn files_that_a_site_names_must_be_there() {
             farrier.toml:3: [api] htpasswd cannot be read: /nonexistent/htpasswd: No such file or directory (os error 2); put the file there, or correct the path
             farrier.toml:5: [images] esp cannot be read: /: it is not a regular file; put the file there, or correct the path
             farrier.toml:7: [images] deploy-ramdisk cannot be read: /nonexistent/r: No such file or directory (os error 2); put the file there, or correct the path
-            farrier.toml:16: [[backend]] 2 access-key-file cannot be read: /nonexistent/key: No such file or directory (os error 2); put the file there, or correct the path
+            farrier.toml:16: [[backend]] 2 access-key-file cannot be used: /nonexistent/key: No such file or directory (os error 2); put the file there, or correct the path
             farrier.toml:19: [[plugin]] 1 component cannot be read: /nonexistent/p.wasm: No such file or directory (os error 2); put the file there, or correct the path"#]],
     );
     refused(
