@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bmc::redfish::RedfishBmc;
 use bmc::{Bmc, BmcConfig, Ca, Tls};
 use model::{ArtefactKind, BmcAddress, Node, NodeId, ProvisionState, Secret, Tenure};
-use runtime::live::{Artefact, Artefacts, BootSources, Journal, Live, LiveWorld, Material, Servers, State};
+use runtime::live::{Artefact, Artefacts, BootSources, Journal, Live, LiveWorld, Material, Readers, Servers, State};
 use runtime::{
     CallContext, CallError, ComponentSource, DriverError, Engine, IsoSource, Limits, PluginConfig, Role, Runtime,
     RuntimeConfig, Unobserved, Versioned,
@@ -76,6 +76,13 @@ impl Artefacts for World {
 }
 
 #[async_trait]
+impl Readers for World {
+    async fn reader(&self, _: &Node) -> storage::Reader {
+        storage::Reader::default()
+    }
+}
+
+#[async_trait]
 impl BootSources for World {
     async fn resolve(&self, _: &Node, _: &IsoSource) -> Result<Material, DriverError> {
         nothing()
@@ -125,6 +132,7 @@ async fn runtime(world: &Arc<World>, what: &str) -> Runtime {
         servers: Arc::clone(world) as _,
         artefacts: Arc::clone(world) as _,
         boot_sources: Arc::clone(world) as _,
+        readers: Arc::clone(world) as _,
         backends: Vec::new(),
     };
     let plugin = PluginConfig {

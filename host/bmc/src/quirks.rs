@@ -29,6 +29,15 @@ pub(crate) static QUIRKS: &[Quirk] = &[Quirk {
     remedy: Remedy::CdTarget("UsbCd"),
 }];
 
+/// BMCs that refuse a URL with a query: part of the system's `Manufacturer`, in lower case, and what one sees.
+static PLAIN_URLS_ONLY: &[(&str, &str)] = &[("supermicro", "a URL with `?` or `=` in it is not mounted")];
+
+/// Whether a server's BMC takes URLs with a query, such as signed ones; `vendor` is the system's `Manufacturer`.
+pub fn takes_url_queries(vendor: &str) -> bool {
+    let vendor = vendor.to_lowercase();
+    !PLAIN_URLS_ONLY.iter().any(|(part, _)| vendor.contains(part))
+}
+
 /// The row that a server falls under.
 pub(crate) fn of(vendor: &str, model: &str) -> Option<&'static Quirk> {
     let (vendor, model) = (vendor.to_lowercase(), model.to_lowercase());
@@ -40,6 +49,12 @@ pub(crate) fn of(vendor: &str, model: &str) -> Option<&'static Quirk> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bmc_takes_signed_urls_unless_a_row_says_otherwise() {
+        assert!(takes_url_queries("HPE") && takes_url_queries(""));
+        assert!(!takes_url_queries("Supermicro"));
+    }
 
     #[test]
     fn a_quirk_is_found_by_vendor_and_spared_by_model() {

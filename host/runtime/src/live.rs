@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bmc::Bmc;
 use image::{BootFile, Content, Layout, SourceFile, SourceSet};
 use model::{ArtefactKind, ArtefactName, Digest, Node, NodeId, Secret, Sha256, Tenure};
-use storage::Backend;
+use storage::{Backend, Reader};
 
 use crate::DriverError;
 use crate::calls::{IsoSource, Versioned};
@@ -130,6 +130,13 @@ pub trait BootSources: Send + Sync {
     async fn resolve(&self, node: &Node, source: &IsoSource) -> Result<Material, DriverError>;
 }
 
+/// What is known of who fetches a node's artefacts.
+#[async_trait]
+pub trait Readers: Send + Sync {
+    /// Of this node's BMC.
+    async fn reader(&self, node: &Node) -> Reader;
+}
+
 /// A backend of the site.
 #[derive(Clone)]
 pub struct SiteBackend {
@@ -157,6 +164,8 @@ pub struct LiveWorld {
     pub artefacts: Arc<dyn Artefacts>,
     /// Where kernels, ramdisks and boot loaders come from.
     pub boot_sources: Arc<dyn BootSources>,
+    /// Who fetches what is published.
+    pub readers: Arc<dyn Readers>,
     /// Backends in the order of the site file.
     pub backends: Vec<SiteBackend>,
 }

@@ -6,7 +6,7 @@ use url::Url;
 use crate::StorageError;
 
 /// Longest URL that is handed to a BMC; some refuse anything longer.
-const MAX_URL: usize = 255;
+pub(crate) const MAX_URL: usize = 255;
 /// Longest artefact name: 64 characters, a dot, three more.
 const MAX_NAME: usize = 68;
 

@@ -1,23 +1,25 @@
-//! The embedded backend: layouts that this process serves itself. Nothing is written to disk.
+//! The embedded backend: artefacts that this process serves itself. Nothing is written to disk.
 //!
 //! A name that this process did not publish is *recalled*: made again from its record, so that any conductor serves any
 //! recorded artefact, owner or not. The listener that answers BMCs is in `api`; what is here is what it asks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use image::{Layout, ReadError, SourceSet};
-use model::ArtefactName;
+use model::{ArtefactName, Secret};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::base_url::BaseUrl;
 use crate::opened::{Opened, Remembering};
 use crate::reads::{ReadCount, Reads};
-use crate::served::{Origin, Served};
-use crate::{Backend, Publication, Published, Renewal, Stat, StorageError};
+use crate::served::{Content, Origin, Served};
+use crate::{
+    Backend, Publication, Published, Recall, RecallError, Recalled, Renewal, Standing, Stat, StorageError, later,
+};
 
 const PLACE: &str = "the embedded backend";
 /// How long a name that is not on record is answered from memory. Short: a record may follow its publication.
@@ -36,40 +38,6 @@ const RECALL_WAIT: Duration = Duration::from_secs(30);
 const CONFIRM_EVERY: Duration = Duration::from_secs(60);
 /// A recalled artefact that nobody asked for that long is dropped; it can be recalled again.
 const IDLE: Duration = Duration::from_secs(15 * 60);
-
-/// Could not be found out; the BMC should try again.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("the artefact could not be looked up: {reason}")]
-pub struct RecallError {
-    /// Why, without secrets.
-    pub reason: String,
-}
-
-/// Makes recorded artefacts again. The binary implements it with the store and the source cache.
-#[async_trait]
-pub trait Recall: Send + Sync {
-    /// The artefact of that name, replayed from its recorded recipe; `None` if there is no such record. The bytes are those
-    /// of the record's digest, or it is an error.
-    async fn recall(&self, name: &ArtefactName) -> Result<Option<Publication>, RecallError>;
-
-    /// Whether the name is (still) on record; cheap.
-    async fn is_recorded(&self, name: &ArtefactName) -> Result<bool, RecallError>;
-}
-
-/// For a server without records: what was published is all there is, until it is withdrawn.
-#[derive(Clone, Copy, Debug)]
-pub struct NoRecords;
-
-#[async_trait]
-impl Recall for NoRecords {
-    async fn recall(&self, _: &ArtefactName) -> Result<Option<Publication>, RecallError> {
-        Ok(None)
-    }
-
-    async fn is_recorded(&self, _: &ArtefactName) -> Result<bool, RecallError> {
-        Ok(true)
-    }
-}
 
 /// What [`Embedded`] is made of.
 #[derive(Clone)]
@@ -98,10 +66,10 @@ struct Table {
     /// Names that are refused until then, without asking the records.
     refused: HashMap<ArtefactName, Instant>,
     /// Recalls under way; the value becomes their outcome.
-    recalls: HashMap<ArtefactName, watch::Receiver<Option<Recalled>>>,
+    recalls: HashMap<ArtefactName, watch::Receiver<Option<Outcome>>>,
 }
 
-type Recalled = Result<Option<Served>, RecallError>;
+type Outcome = Result<Option<Served>, RecallError>;
 
 impl Embedded {
     /// A backend that publishes under `base_url`.
@@ -121,16 +89,32 @@ impl Embedded {
         self.0.base_url.name_in(path)
     }
 
+    /// The URL under which an artefact of that name is served here.
+    pub fn url(&self, name: &ArtefactName) -> Secret {
+        self.0.base_url.join(name)
+    }
+
     /// The artefact of that name: published here, or recalled from its record. Many askers of one name make one recall.
     pub async fn lookup(&self, name: &ArtefactName) -> Result<Option<Served>, RecallError> {
+        if let Known::Served(served) = self.known(name)
+            && let Some(served) = self.confirm(served).await?
+        {
+            return Ok(Some(served));
+        }
         match self.known(name) {
-            Known::Served(served) => Ok(self.confirm(served).await),
+            Known::Served(served) => Ok(Some(served)),
             Known::Refused => Ok(None),
             Known::Ask => {
                 let outcome = self.join_recall(name)?;
                 wait_for(outcome).await
             }
         }
+    }
+
+    /// Serves what is not made here, under its own URL; any earlier artefact of that name must be the same bytes.
+    pub(crate) fn serve(&self, name: &ArtefactName, artefact: Recalled) -> Result<Secret, StorageError> {
+        self.0.insert(name, artefact)?;
+        Ok(self.url(name))
     }
 
     /// What was read of an artefact through this process; `None` if it is not served here (or was dropped as idle).
@@ -142,11 +126,12 @@ impl Embedded {
     /// Counts of every artefact that is served here, for metrics.
     pub fn all_reads(&self) -> Vec<(ArtefactName, u64, ReadCount)> {
         let table = self.0.table();
-        let row = |served: &Served| (served.name.clone(), served.layout.size(), served.reads.count());
+        let row = |served: &Served| (served.name.clone(), served.size, served.reads.count());
         table.served.values().map(row).collect()
     }
 
-    /// Drops what is no longer on record and what was recalled and then forgotten. Call it every few minutes.
+    /// Drops what has expired, what is no longer on record, and what was recalled and then forgotten. Call it every few
+    /// minutes.
     pub async fn sweep(&self) {
         let now = Instant::now();
         let mut doubtful = Vec::new();
@@ -157,13 +142,14 @@ impl Embedded {
                 served.origin == Origin::Published || now.duration_since(served.last_lookup) < IDLE
             });
             for served in table.served.values() {
-                if now.duration_since(served.confirmed) >= CONFIRM_EVERY {
+                if now.duration_since(served.confirmed) >= CONFIRM_EVERY || served.is_over(SystemTime::now()) {
                     doubtful.push(served.clone());
                 }
             }
         }
         for served in doubtful {
-            self.confirm(served).await;
+            // What cannot be told now is told at the next sweep.
+            let _ = self.confirm(served).await;
         }
     }
 
@@ -180,34 +166,43 @@ impl Embedded {
         }
     }
 
-    /// An artefact that was not checked for a while is checked against its record. While the records cannot be asked it
-    /// goes on being served: a server that boots needs its bytes now.
-    async fn confirm(&self, served: Served) -> Option<Served> {
-        if served.confirmed.elapsed() < CONFIRM_EVERY {
-            return Some(served);
+    /// An artefact that was not checked for a while, or has reached its end, is checked against its record. While the
+    /// records cannot be asked it goes on being served to its end: a server that boots needs its bytes now.
+    async fn confirm(&self, served: Served) -> Outcome {
+        let is_over = served.is_over(SystemTime::now());
+        if !is_over && served.confirmed.elapsed() < CONFIRM_EVERY {
+            return Ok(Some(served));
         }
-        match self.0.recall.is_recorded(&served.name).await {
-            Ok(true) => {
+        let ended = |why: &str| {
+            tracing::info!(artefact = %served.name, "{why}; no longer served");
+            self.0.table().served.remove(&served.name);
+            Ok(None)
+        };
+        match self.0.recall.standing(&served.name).await {
+            Ok(Standing::Gone) => ended("no longer on record"),
+            Ok(Standing::Untracked) if is_over => ended("its time is over"),
+            Ok(Standing::Recorded(Some(end))) if end <= SystemTime::now() => ended("its time is over"),
+            Ok(standing) => {
                 let mut table = self.0.table();
-                if let Some(entry) = table.served.get_mut(&served.name) {
-                    entry.confirmed = Instant::now();
+                let Some(entry) = table.served.get_mut(&served.name) else {
+                    return Ok(None);
+                };
+                entry.confirmed = Instant::now();
+                if let Standing::Recorded(expires) = standing {
+                    entry.expires = expires;
                 }
-                Some(served)
+                Ok(Some(entry.clone()))
             }
-            Ok(false) => {
-                tracing::info!(artefact = %served.name, "no longer on record; no longer served");
-                self.0.table().served.remove(&served.name);
-                None
-            }
+            Err(error) if is_over => Err(error),
             Err(error) => {
                 tracing::warn!(artefact = %served.name, %error, "still served, though its record cannot be checked");
-                Some(served)
+                Ok(Some(served))
             }
         }
     }
 
     /// Joins the recall of that name, or starts it in a task of its own: it goes on when its asker hangs up.
-    fn join_recall(&self, name: &ArtefactName) -> Result<watch::Receiver<Option<Recalled>>, RecallError> {
+    fn join_recall(&self, name: &ArtefactName) -> Result<watch::Receiver<Option<Outcome>>, RecallError> {
         let mut table = self.0.table();
         if let Some(outcome) = table.recalls.get(name) {
             return Ok(outcome.clone());
@@ -243,7 +238,7 @@ enum Known {
     Ask,
 }
 
-async fn wait_for(mut outcome: watch::Receiver<Option<Recalled>>) -> Recalled {
+async fn wait_for(mut outcome: watch::Receiver<Option<Outcome>>) -> Outcome {
     let waited = tokio::time::timeout(RECALL_WAIT, outcome.wait_for(Option::is_some)).await;
     match waited {
         Ok(Ok(outcome)) => outcome.clone().unwrap_or(Ok(None)),
@@ -273,26 +268,59 @@ impl Inner {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn served(&self, publication: &Publication, origin: Origin) -> Served {
-        let digest = publication.layout.digest();
+    fn served(&self, name: &ArtefactName, artefact: Recalled, origin: Origin) -> Served {
+        let Recalled {
+            content,
+            digest,
+            size,
+            expires,
+            reader,
+        } = artefact;
+        let content = match content {
+            Content::Layout { layout, sources } => Content::Layout {
+                layout,
+                sources: Arc::new(Remembering {
+                    opened: Arc::clone(&self.opened),
+                    set: sources,
+                }),
+            },
+            remote => remote,
+        };
         let now = Instant::now();
         Served {
-            name: publication.name.clone(),
-            layout: Arc::clone(&publication.layout),
-            sources: Arc::new(Remembering {
-                opened: Arc::clone(&self.opened),
-                set: Arc::clone(&publication.sources),
-            }),
+            name: name.clone(),
             digest,
             reads: Arc::new(Reads::default()),
+            content,
+            size,
             etag: format!("\"{digest}\"").into(),
             origin,
+            only: reader.only.into(),
+            expires,
             confirmed: now,
             last_lookup: now,
         }
     }
 
-    fn take_recalled(&self, name: &ArtefactName, recalled: Result<Option<Publication>, RecallError>) -> Recalled {
+    /// Puts what is published into the table. What was read of the same artefact before still counts, and it lives as long
+    /// as it was ever promised.
+    fn insert(&self, name: &ArtefactName, artefact: Recalled) -> Result<Option<SystemTime>, StorageError> {
+        let mut served = self.served(name, artefact, Origin::Published);
+        let mut table = self.table();
+        if let Some(old) = table.served.get(name) {
+            if old.digest != served.digest {
+                return Err(StorageError::Conflict { place: PLACE.into() });
+            }
+            served.reads = Arc::clone(&old.reads);
+            served.expires = later(old.expires, served.expires);
+        }
+        let expires = served.expires;
+        table.refused.remove(name);
+        table.served.insert(name.clone(), served);
+        Ok(expires)
+    }
+
+    fn take_recalled(&self, name: &ArtefactName, recalled: Result<Option<Recalled>, RecallError>) -> Outcome {
         let recalled = recalled?;
         let now = Instant::now();
         let mut table = self.table();
@@ -303,9 +331,9 @@ impl Inner {
         if table.refused.get(name).is_some_and(|until| *until > now) {
             return Ok(None);
         }
-        match recalled {
-            Some(publication) => {
-                let served = self.served(&publication, Origin::Recalled);
+        let recalled = recalled.map(|artefact| self.served(name, artefact, Origin::Recalled));
+        match recalled.filter(|served| !served.is_over(SystemTime::now())) {
+            Some(served) => {
                 table.served.insert(name.clone(), served.clone());
                 Ok(Some(served))
             }
@@ -334,7 +362,7 @@ impl Table {
 
 #[async_trait]
 impl Backend for Embedded {
-    async fn publish(&self, publication: &Publication, _lifetime: Option<Duration>) -> Result<Published, StorageError> {
+    async fn publish(&self, publication: &Publication, lifetime: Option<Duration>) -> Result<Published, StorageError> {
         let layout = Arc::clone(&publication.layout);
         let sources = Arc::clone(&publication.sources);
         // Found out now rather than by the BMC: every source is there.
@@ -345,20 +373,12 @@ impl Backend for Embedded {
                 reason: "opening the artefact's sources was broken off; publish again".into(),
             })?
             .map_err(StorageError::Source)?;
-        let name = &publication.name;
-        let mut served = self.0.served(publication, Origin::Published);
-        let mut table = self.0.table();
-        if let Some(old) = table.served.get(name) {
-            if old.digest != served.digest {
-                return Err(StorageError::Conflict { place: PLACE.into() });
-            }
-            served.reads = Arc::clone(&old.reads);
-        }
-        table.refused.remove(name);
-        table.served.insert(name.clone(), served);
+        let expires = lifetime.map(|lifetime| SystemTime::now() + lifetime);
+        let artefact = Recalled::of(publication.clone(), expires);
+        let expires = self.0.insert(&publication.name, artefact)?;
         Ok(Published {
-            url: self.0.base_url.join(name),
-            expires: None,
+            url: self.url(&publication.name),
+            expires,
         })
     }
 
@@ -372,12 +392,21 @@ impl Backend for Embedded {
 
     async fn stat(&self, name: &ArtefactName) -> Result<Stat, StorageError> {
         let served = self.lookup(name).await.map_err(unusable)?;
-        Ok(served.map_or(Stat::Absent, |served| Stat::Present(served.layout.size())))
+        Ok(served.map_or(Stat::Absent, |served| Stat::Present(served.size)))
     }
 
-    async fn renew(&self, name: &ArtefactName, _: Duration) -> Result<Renewal, StorageError> {
-        let served = self.lookup(name).await.map_err(unusable)?;
-        Ok(served.map_or(Renewal::Unsupported, |_| Renewal::Extended(None)))
+    async fn renew(&self, name: &ArtefactName, lifetime: Duration) -> Result<Renewal, StorageError> {
+        if self.lookup(name).await.map_err(unusable)?.is_none() {
+            return Ok(Renewal::Unsupported);
+        }
+        let mut table = self.0.table();
+        Ok(match table.served.get_mut(name) {
+            Some(served) => {
+                served.expires = later(served.expires, Some(SystemTime::now() + lifetime));
+                Renewal::Extended(served.expires)
+            }
+            None => Renewal::Unsupported,
+        })
     }
 
     async fn check(&self) -> Result<(), StorageError> {

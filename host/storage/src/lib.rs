@@ -1,7 +1,8 @@
 //! Backends: named places that artefacts are published to, so that a BMC can fetch them.
 //!
-//! `embedded` serves layouts from this process; `web_root` writes files for a web server. A backend knows nothing of nodes
-//! or policies; it owns what it published and removes nothing else.
+//! `embedded` serves layouts from this process; `web_root` writes files for a web server; `swift` and `s3` keep objects in a
+//! store, which BMCs read by a signed URL or through this process. A backend knows nothing of nodes or policies; it owns what
+//! it published and removes nothing else.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,16 +15,20 @@ mod base_url;
 mod embedded;
 mod error;
 mod opened;
+mod reader;
 mod reads;
+mod recall;
 pub mod serve;
 mod served;
 mod unfinished;
 mod web_root;
 
-pub use embedded::{Embedded, EmbeddedConfig, NoRecords, Recall, RecallError};
+pub use embedded::{Embedded, EmbeddedConfig};
 pub use error::StorageError;
+pub use reader::{Reader, UrlRules};
 pub use reads::{ClientReads, ReadCount, Reads};
-pub use served::Served;
+pub use recall::{NoRecords, Recall, RecallError, Recalled, Standing};
+pub use served::{Content, Remote, Served};
 pub use unfinished::{Existing, Unfinished};
 pub use web_root::WebRoot;
 
@@ -36,6 +41,8 @@ pub struct Publication {
     pub layout: Arc<Layout>,
     /// Where the layout's sources are opened.
     pub sources: Arc<dyn SourceSet>,
+    /// Who will fetch it.
+    pub reader: Reader,
 }
 
 /// Where a BMC fetches an artefact.
@@ -80,4 +87,9 @@ pub trait Backend: Send + Sync {
     async fn renew(&self, name: &ArtefactName, lifetime: Duration) -> Result<Renewal, StorageError>;
     /// Whether publishing would work now; the error says why not.
     async fn check(&self) -> Result<(), StorageError>;
+}
+
+/// The later of two ends; `None` = when it is withdrawn.
+pub(crate) fn later(one: Option<SystemTime>, other: Option<SystemTime>) -> Option<SystemTime> {
+    Some(one?.max(other?))
 }

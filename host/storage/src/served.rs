@@ -1,15 +1,44 @@
 //! An artefact as the image listener reads it.
 
 use std::io;
+use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use image::{Extent, Layout, ReadError, SourceSet};
 use model::{ArtefactName, Digest};
 use rustix::io::{Errno, ReadWriteFlags};
 use tokio::time::Instant;
 
+use crate::Reader;
 use crate::reads::Reads;
 use crate::serve::Resource;
+
+/// Bytes that lie in another service.
+#[async_trait]
+pub trait Remote: Send + Sync {
+    /// The bytes of a range inside the artefact, in order; exactly as many, or the last item is an error. The future ends
+    /// once the first of them are there.
+    async fn read(&self, range: Range<u64>) -> io::Result<BoxStream<'static, io::Result<Bytes>>>;
+}
+
+/// Where an artefact's bytes come from.
+#[derive(Clone)]
+pub enum Content {
+    /// Made here as they are read.
+    Layout {
+        /// What they are.
+        layout: Arc<Layout>,
+        /// Where its sources are opened.
+        sources: Arc<dyn SourceSet>,
+    },
+    /// Fetched as they are read.
+    Remote(Arc<dyn Remote>),
+}
 
 /// One artefact, ready to be read from at any place by many connections at once. It stays readable to those who hold it
 /// after it has been withdrawn.
@@ -17,16 +46,17 @@ use crate::serve::Resource;
 pub struct Served {
     /// Its name.
     pub name: ArtefactName,
-    /// Its bytes.
-    pub layout: Arc<Layout>,
-    /// Where its sources are opened.
-    pub sources: Arc<dyn SourceSet>,
     /// Identity of its bytes.
     pub digest: Digest,
     /// Counts of what was read.
     pub reads: Arc<Reads>,
+    /// Where its bytes come from.
+    pub content: Content,
+    pub(crate) size: u64,
     pub(crate) etag: Arc<str>,
     pub(crate) origin: Origin,
+    pub(crate) only: Arc<[IpAddr]>,
+    pub(crate) expires: Option<SystemTime>,
     /// When it was published, recalled or last found on record.
     pub(crate) confirmed: Instant,
     pub(crate) last_lookup: Instant,
@@ -40,6 +70,25 @@ pub(crate) enum Origin {
 }
 
 impl Served {
+    /// Bytes of it.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// When it stops being served; `None` = when it is withdrawn.
+    pub fn expires(&self) -> Option<SystemTime> {
+        self.expires
+    }
+
+    /// Whether this address may have it.
+    pub fn may_be_read_by(&self, address: IpAddr) -> bool {
+        Reader::allows(&self.only, address)
+    }
+
+    pub(crate) fn is_over(&self, now: SystemTime) -> bool {
+        self.expires.is_some_and(|end| end <= now)
+    }
+
     /// What [`crate::serve::answer`] needs to know.
     pub fn resource(&self) -> Resource<'_> {
         let content_type = match self.name.expose().ends_with(".iso") {
@@ -47,27 +96,31 @@ impl Served {
             false => "application/octet-stream",
         };
         Resource {
-            size: self.layout.size(),
+            size: self.size,
             etag: &self.etag,
             content_type,
         }
     }
 
-    /// Fills `buf` from `offset` on; blocks while sources are read.
+    /// Fills `buf` from `offset` on, if the bytes are made here; blocks while sources are read.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.layout.read_at(&*self.sources, offset, buf)
+        match &self.content {
+            Content::Layout { layout, sources } => layout.read_at(&**sources, offset, buf),
+            Content::Remote(_) => Err(self.out_of_range(offset, buf)),
+        }
     }
 
     /// Fills `buf` from `offset` on if that takes no disk access: bytes of the layout itself, and source bytes that are in
     /// memory. `false` = it would block (or cannot tell); ask [`Served::read_at`] on a thread that may.
     pub fn try_read_at(&self, offset: u64, buf: &mut [u8]) -> Result<bool, ReadError> {
-        let len = buf.len() as u64;
-        let size = self.layout.size();
-        let Some(end) = offset.checked_add(len).filter(|end| *end <= size) else {
-            return Err(ReadError::OutOfRange { offset, len, size });
+        let Content::Layout { layout, sources } = &self.content else {
+            return Err(self.out_of_range(offset, buf));
+        };
+        let Some(end) = offset.checked_add(buf.len() as u64).filter(|end| *end <= layout.size()) else {
+            return Err(self.out_of_range(offset, buf));
         };
         let mut rest = buf;
-        for piece in self.layout.pieces(offset..end) {
+        for piece in layout.pieces(offset..end) {
             let len = usize::try_from(piece.len()).unwrap_or(usize::MAX);
             let (part, after) = std::mem::take(&mut rest).split_at_mut(len);
             rest = after;
@@ -75,7 +128,7 @@ impl Served {
                 Extent::Literal(bytes) => part.copy_from_slice(&bytes),
                 Extent::Zero(_) => part.fill(0),
                 Extent::Source { sha256, offset, .. } => {
-                    let Ok(source) = self.sources.open(&sha256) else {
+                    let Ok(source) = sources.open(&sha256) else {
                         return Ok(false);
                     };
                     let Some(file) = source.file() else {
@@ -88,6 +141,18 @@ impl Served {
             }
         }
         Ok(true)
+    }
+
+    /// A remote artefact has no byte here at all.
+    fn out_of_range(&self, offset: u64, buf: &[u8]) -> ReadError {
+        ReadError::OutOfRange {
+            offset,
+            len: buf.len() as u64,
+            size: match &self.content {
+                Content::Layout { layout, .. } => layout.size(),
+                Content::Remote(_) => 0,
+            },
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use api::listen::Limits;
 use bytes::Bytes;
 use image::{Extent, FileSource, Kind, Layout, SourceMap};
 use model::{ArtefactName, Sha256};
-use storage::{Backend, Embedded, EmbeddedConfig, NoRecords, Publication};
+use storage::{Backend, Embedded, EmbeddedConfig, NoRecords, Publication, Reader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,7 @@ fn publication(name: ArtefactName) -> (Publication, Vec<u8>) {
         name,
         layout: Arc::new(layout),
         sources: Arc::new(sources),
+        reader: Reader::default(),
     };
     (publication, bytes)
 }

@@ -12,7 +12,7 @@ use image::{Kind, Layout, NoSources};
 use model::{ArtefactKind, ArtefactName, Secret, Tenure};
 use nodes::{ArtefactRecord, Conductor, Outcome};
 use serde_json::json;
-use storage::{Backend, Embedded, EmbeddedConfig, NoRecords, Publication};
+use storage::{Backend, Embedded, EmbeddedConfig, NoRecords, Publication, Reader};
 use tower::ServiceExt;
 
 use crate::lab::Lab;
@@ -52,6 +52,7 @@ async fn publish(lab: &mut Lab, node: &str) -> ArtefactName {
         name: name.clone(),
         layout: layout.clone(),
         sources: Arc::new(NoSources),
+        reader: Reader::default(),
     };
     let published = embedded.publish(&publication, None).await.unwrap();
     let tenure = tenure(lab, node).await;

@@ -9,12 +9,14 @@ use bmc::InsertMedia;
 use conductor::{CallError, Errand, ObservedArtefact, Publications, UrlState};
 use image::Recipe;
 use model::{ArtefactKind, ArtefactName, Node};
-use nodes::{ArtefactRecord, Store};
+use nodes::{ArtefactRecord, NodeRef, Store};
+use runtime::live::Readers as _;
 use runtime::live::SiteBackend;
 use sources::Sources;
-use storage::{Backend, Embedded, Publication, Published, Recall, RecallError, Renewal};
+use storage::{Backend, Embedded, Publication, Published, Reader, Recall, RecallError, Recalled, Renewal, Standing};
 
 use super::errors::{fail, of_bmc, of_storage, of_store, with_causes};
+use super::readers::Readers;
 use super::records::journalled;
 use super::servers::Servers;
 
@@ -34,6 +36,7 @@ pub(super) struct PublicationWiring {
     pub(super) servers: Arc<Servers>,
     pub(super) backends: Vec<SiteBackend>,
     pub(super) embedded: Embedded,
+    pub(super) readers: Readers,
     /// Asks whether a URL works.
     pub(super) http: reqwest::Client,
     /// How long a ramdisk may take to call back.
@@ -125,7 +128,8 @@ impl Publications for PublicationWiring {
     async fn regenerate(&self, errand: &Errand, kind: ArtefactKind) -> Result<bool, CallError> {
         let record = self.record(errand, kind).await?;
         let backend = self.backend(&record.backend)?;
-        let publication = replay(&self.sources, &record).await.map_err(fail)?;
+        let reader = self.readers.reader(&errand.node).await;
+        let publication = replay(&self.sources, &record, reader).await.map_err(fail)?;
         let detail = format!("{kind} {} again at {}", record.digest, record.backend);
         let publish = async {
             backend
@@ -203,7 +207,7 @@ impl Publications for PublicationWiring {
 }
 
 /// Makes a recorded artefact again: same bytes, checked by digest; sources that are gone are fetched again by digest.
-async fn replay(sources: &Arc<Sources>, record: &ArtefactRecord) -> Result<Publication, String> {
+async fn replay(sources: &Arc<Sources>, record: &ArtefactRecord, reader: Reader) -> Result<Publication, String> {
     let recipe = Recipe::from_json(record.recipe.expose().as_bytes()).map_err(|error| with_causes(&error))?;
     let layout = recipe.layout().map_err(|error| with_causes(&error))?;
     if layout.digest() != record.digest {
@@ -222,6 +226,7 @@ async fn replay(sources: &Arc<Sources>, record: &ArtefactRecord) -> Result<Publi
         name: record.name.clone(),
         layout: Arc::new(layout),
         sources: Arc::clone(sources) as _,
+        reader,
     })
 }
 
@@ -229,6 +234,7 @@ async fn replay(sources: &Arc<Sources>, record: &ArtefactRecord) -> Result<Publi
 pub(super) struct RecallWiring {
     pub(super) store: Arc<dyn Store>,
     pub(super) sources: Arc<Sources>,
+    pub(super) readers: Readers,
     /// Ids of the backends that this process serves.
     pub(super) embedded: Vec<String>,
 }
@@ -241,21 +247,41 @@ impl RecallWiring {
         })?;
         Ok(record.filter(|record| self.embedded.contains(&record.backend)))
     }
+
+    /// Who may fetch a recorded artefact; where that is not limited, the node is not looked up.
+    async fn reader(&self, record: &ArtefactRecord) -> Result<Reader, RecallError> {
+        if !self.readers.only_to_bmc {
+            return Ok(Reader::default());
+        }
+        let node = self.store.node(&NodeRef::Id(record.node)).await;
+        let node = node.map_err(|error| RecallError {
+            reason: with_causes(&error),
+        })?;
+        match node {
+            Some(found) => Ok(self.readers.reader(&found.node).await),
+            None => Err(RecallError {
+                reason: "its node is gone".to_owned(),
+            }),
+        }
+    }
 }
 
 #[async_trait]
 impl Recall for RecallWiring {
-    async fn recall(&self, name: &ArtefactName) -> Result<Option<Publication>, RecallError> {
-        match self.find(name).await? {
-            None => Ok(None),
-            Some(record) => {
-                let publication = replay(&self.sources, &record).await;
-                publication.map(Some).map_err(|reason| RecallError { reason })
-            }
-        }
+    async fn recall(&self, name: &ArtefactName) -> Result<Option<Recalled>, RecallError> {
+        let Some(record) = self.find(name).await? else {
+            return Ok(None);
+        };
+        let reader = self.reader(&record).await?;
+        let publication = replay(&self.sources, &record, reader).await;
+        let publication = publication.map_err(|reason| RecallError { reason })?;
+        Ok(Some(Recalled::of(publication, record.expires)))
     }
 
-    async fn is_recorded(&self, name: &ArtefactName) -> Result<bool, RecallError> {
-        Ok(self.find(name).await?.is_some())
+    async fn standing(&self, name: &ArtefactName) -> Result<Standing, RecallError> {
+        Ok(match self.find(name).await? {
+            Some(record) => Standing::Recorded(record.expires),
+            None => Standing::Gone,
+        })
     }
 }

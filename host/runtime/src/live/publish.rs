@@ -16,6 +16,10 @@ use crate::DriverError;
 use crate::calls::{ImageHandle, LocationHandle, Renewal, Reply};
 use crate::world::{Candidate, Location, Placement, Request};
 
+/// An artefact lives longer than was asked for by this: the time until somebody waits for it, and a server's POST, come on
+/// top of what a plugin counts.
+const MARGIN: Duration = Duration::from_secs(600);
+
 /// How long a backend may take to say whether it is well.
 const CHECK_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -82,10 +86,14 @@ impl LiveSession {
             name: name.clone(),
             layout: std::sync::Arc::clone(&image.layout),
             sources: std::sync::Arc::clone(&image.sources),
+            reader: self.world.readers.reader(&self.context.node).await,
         };
         let published = site
             .backend
-            .publish(&publication, lifetime(minimum_lifetime_s))
+            .publish(
+                &publication,
+                lifetime(minimum_lifetime_s).map(|lifetime| lifetime + MARGIN),
+            )
             .await
             .map_err(storage_error)?;
         let artefact = Artefact {
@@ -138,7 +146,7 @@ impl LiveSession {
         let backend = self.world.backend(&recorded.backend)?;
         let (artefact, renewal) = match backend
             .backend
-            .renew(&recorded.name, lifetime)
+            .renew(&recorded.name, lifetime + MARGIN)
             .await
             .map_err(storage_error)?
         {

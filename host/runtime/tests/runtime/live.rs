@@ -12,12 +12,12 @@ use model::{
     ProvisionState, Secret, ServerIdentity, Sha256, Tenure,
 };
 use runtime::live::{
-    Artefact, Artefacts, BootMaterial, BootParts, BootSources, Journal, Live, LiveWorld, Material, Servers,
+    Artefact, Artefacts, BootMaterial, BootParts, BootSources, Journal, Live, LiveWorld, Material, Readers, Servers,
     SiteBackend, State,
 };
 use runtime::{CallError, DriverError, IsoSource, Runtime, RuntimeConfig, Unobserved, Versioned};
 use sha2::Digest as _;
-use storage::{Backend, Publication, Published, Renewal, Stat, StorageError};
+use storage::{Backend, Publication, Published, Reader, Renewal, Stat, StorageError};
 
 use crate::support::{context, hostile, node, parameters};
 
@@ -48,6 +48,7 @@ impl Doubles {
             servers: Arc::new(self.clone()),
             artefacts: Arc::new(self.clone()),
             boot_sources: Arc::new(self.clone()),
+            readers: Arc::new(self.clone()),
             backends: vec![SiteBackend {
                 id: "local".into(),
                 kind: "memory".into(),
@@ -68,6 +69,13 @@ impl Doubles {
         )
         .await
         .unwrap()
+    }
+}
+
+#[async_trait]
+impl Readers for Doubles {
+    async fn reader(&self, _: &Node) -> Reader {
+        Reader::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use image::{Extent, FileSource, Kind, Layout, MemorySource, SourceMap};
 use model::{ArtefactName, Sha256};
-use storage::Publication;
+use storage::{Publication, Reader};
 
 /// A name that nothing else in a test has.
 pub(crate) fn name(seed: u8, ending: &str) -> ArtefactName {
@@ -52,6 +52,7 @@ pub(crate) fn publication(name: ArtefactName, seed: u8) -> (Publication, Vec<u8>
         name,
         layout: Arc::new(layout),
         sources: Arc::new(sources),
+        reader: Reader::default(),
     };
     (publication, bytes)
 }

@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use model::ArtefactName;
 use proptest::prelude::*;
 use storage::{
-    Backend, Embedded, EmbeddedConfig, NoRecords, Publication, Recall, RecallError, Renewal, Stat, StorageError,
+    Backend, Embedded, EmbeddedConfig, NoRecords, Publication, Recall, RecallError, Recalled, Renewal, Standing, Stat,
+    StorageError,
 };
 
 /// Records that a test writes, slow to read.
@@ -19,6 +20,8 @@ use storage::{
 struct Records {
     rows: Mutex<Vec<Publication>>,
     broken: Mutex<bool>,
+    /// Of every row.
+    expires: Mutex<Option<SystemTime>>,
     recalls: AtomicUsize,
 }
 
@@ -35,14 +38,19 @@ impl Records {
 
 #[async_trait]
 impl Recall for Records {
-    async fn recall(&self, name: &ArtefactName) -> Result<Option<Publication>, RecallError> {
+    async fn recall(&self, name: &ArtefactName) -> Result<Option<Recalled>, RecallError> {
         self.recalls.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        self.find(name)
+        Ok(self
+            .find(name)?
+            .map(|publication| Recalled::of(publication, *self.expires.lock().unwrap())))
     }
 
-    async fn is_recorded(&self, name: &ArtefactName) -> Result<bool, RecallError> {
-        Ok(self.find(name)?.is_some())
+    async fn standing(&self, name: &ArtefactName) -> Result<Standing, RecallError> {
+        Ok(match self.find(name)? {
+            Some(_) => Standing::Recorded(*self.expires.lock().unwrap()),
+            None => Standing::Gone,
+        })
     }
 }
 
@@ -53,7 +61,7 @@ fn backend(recall: Arc<dyn Recall>) -> Embedded {
 
 async fn bytes(backend: &Embedded, name: &ArtefactName) -> Option<Vec<u8>> {
     let served = backend.lookup(name).await.unwrap()?;
-    let mut bytes = vec![0; usize::try_from(served.layout.size()).unwrap()];
+    let mut bytes = vec![0; usize::try_from(served.size()).unwrap()];
     served.read_at(0, &mut bytes).unwrap();
     Some(bytes)
 }

@@ -11,7 +11,7 @@ use api::listen::Limits;
 use image::{EspSpec, Extent, FileSource, Kind, Layout, NoSources, SourceMap};
 use model::{ArtefactName, Sha256};
 use sha2::Digest as _;
-use storage::{Backend, Embedded, EmbeddedConfig, NoRecords, Publication};
+use storage::{Backend, Embedded, EmbeddedConfig, NoRecords, Publication, Reader};
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -141,6 +141,7 @@ impl DiskServer {
             name,
             layout: Arc::new(layout),
             sources: Arc::new(sources),
+            reader: Reader::default(),
         };
         let url = embedded.publish(&publication, None).await?.url.expose().to_owned();
         let stop = CancellationToken::new();

@@ -1,0 +1,125 @@
+//! The image listener: what BMCs fetch artefacts from.
+//!
+//! What is answered is decided by [`storage::serve`], and to whom by the artefact; here are the sockets. The only part of a
+//! request that counts besides its conditions is its path.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use storage::Embedded;
+use storage::serve::{Answer, Conditions, answer};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::listen::{self, Limits};
+
+mod body;
+
+use body::ImageBody;
+
+/// How often artefacts are checked against their records.
+const SWEEP_EVERY: Duration = Duration::from_secs(300);
+
+/// Serves the artefacts of `embedded` until `stop`.
+pub async fn serve(listener: TcpListener, limits: Limits, embedded: Embedded, stop: CancellationToken) {
+    let readers = Arc::new(AtomicUsize::new(0));
+    let sweeper = sweep(embedded.clone(), stop.clone());
+    let answer = move |peer: SocketAddr| {
+        let (embedded, readers) = (embedded.clone(), Arc::clone(&readers));
+        service_fn(move |request: Request<Incoming>| {
+            let (embedded, readers) = (embedded.clone(), Arc::clone(&readers));
+            async move {
+                let response = respond(&embedded, &request, peer.ip(), readers).await;
+                Ok::<_, std::convert::Infallible>(response)
+            }
+        })
+    };
+    tokio::join!(listen::serve(listener, limits, answer, stop), sweeper);
+}
+
+async fn sweep(embedded: Embedded, stop: CancellationToken) {
+    while tokio::time::timeout(SWEEP_EVERY, stop.cancelled()).await.is_err() {
+        embedded.sweep().await;
+    }
+}
+
+async fn respond<B>(
+    embedded: &Embedded,
+    request: &Request<B>,
+    reader: IpAddr,
+    readers: Arc<AtomicUsize>,
+) -> Response<ImageBody> {
+    let Some(name) = embedded.name_in(request.uri().path()) else {
+        return plain(StatusCode::NOT_FOUND, "there is no image of that name");
+    };
+    let served = match embedded.lookup(&name).await {
+        Ok(Some(served)) if served.may_be_read_by(reader) => served,
+        Ok(Some(_)) => {
+            tracing::warn!(artefact = %name, from = %reader, "asked for by another than the node's BMC; refused");
+            return plain(StatusCode::NOT_FOUND, "there is no image of that name");
+        }
+        Ok(None) => return plain(StatusCode::NOT_FOUND, "there is no image of that name"),
+        Err(error) => {
+            tracing::warn!(artefact = %name, from = %reader, %error, "could not look up an artefact that is asked for");
+            let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "try again");
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            return response;
+        }
+    };
+    let headers = request.headers();
+    let conditions = Conditions {
+        range: once(headers, header::RANGE),
+        if_range: once(headers, header::IF_RANGE),
+        if_match: once(headers, header::IF_MATCH),
+        if_none_match: once(headers, header::IF_NONE_MATCH),
+    };
+    let answer = answer(request.method().as_str(), &conditions, &served.resource());
+    tracing::debug!(
+        artefact = %name, from = %reader, method = %request.method(), status = answer.status,
+        start = answer.body.start, end = answer.body.end, "image request"
+    );
+    let mut body = ImageBody::new(answer.body.clone(), served.clone(), reader, readers);
+    if !answer.body.is_empty() {
+        served.reads.request(reader);
+        // The first block is read before the head goes out, so that a lost source is an error and no broken answer.
+        if let Err(reason) = body.prime().await {
+            tracing::error!(artefact = %name, %reason, "an artefact cannot be read");
+            return plain(StatusCode::INTERNAL_SERVER_ERROR, "the image cannot be read");
+        }
+    }
+    head(answer, body)
+}
+
+/// The value of a header that came exactly once and is text.
+fn once(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?.to_str().ok();
+    first.filter(|_| values.next().is_none())
+}
+
+fn head(answer: Answer, body: ImageBody) -> Response<ImageBody> {
+    let mut response = Response::new(body);
+    // The decider's statuses and headers are always legal.
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in answer.headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<ImageBody> {
+    let mut response = Response::new(ImageBody::text(text));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
