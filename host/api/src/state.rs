@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
-use model::NodeId;
+use model::{BootInterface, Node, NodeId};
 use nodes::{NodeRef, Record, Store};
 use storage::Embedded;
 
@@ -14,6 +14,9 @@ use crate::error::{ApiError, ApiResult};
 
 /// Tells the conductor of this process that a node has something to do. Conductors elsewhere see it in the store.
 pub type Wake = Arc<dyn Fn(&NodeId) + Send + Sync>;
+
+/// See [`ApiState::check_boot`]. It looks at no more than the record and the site's files.
+pub type CheckBoot = Arc<dyn Fn(&Node) -> Result<(), String> + Send + Sync>;
 
 /// Plugins and their calls, as the binary's plugin runtime knows them.
 #[async_trait]
@@ -29,10 +32,24 @@ pub trait Plugins: Send + Sync {
 pub struct Site {
     /// Deploy kernel and ramdisk are set for the whole site.
     pub has_deploy_ramdisk: bool,
+    /// How nodes may boot; empty = in every way that there is.
+    pub boot_interfaces: Vec<BootInterface>,
+    /// For nodes that name none.
+    pub default_boot_interface: BootInterface,
     /// How clients reach this API, for links (`https://farrier.example:6385`); else links follow the request's `Host`.
     pub public_url: Option<String>,
     /// Clients reach it by TLS.
     pub tls: bool,
+}
+
+impl Site {
+    /// How nodes may boot.
+    pub(crate) fn boot_interfaces(&self) -> Vec<BootInterface> {
+        match self.boot_interfaces.is_empty() {
+            true => BootInterface::ALL.into(),
+            false => self.boot_interfaces.clone(),
+        }
+    }
 }
 
 /// Everything that the routers need.
@@ -52,6 +69,8 @@ pub struct ApiState {
     pub agent: AgentPolicy,
     /// What the site sets for all nodes.
     pub site: Site,
+    /// Whether the site can make what a node's firmware boots, or why not.
+    pub check_boot: CheckBoot,
     /// This process takes part in the work (it joined, and its lease holds).
     pub ready: Arc<AtomicBool>,
 }

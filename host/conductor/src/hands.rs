@@ -58,9 +58,21 @@ pub enum ParameterValue {
     Secret(String),
 }
 
+/// What a server boots on our behalf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BootImage {
+    /// The deploy or clean ramdisk.
+    Ramdisk,
+    /// The instance's own boot ISO (`iscsi_ilo`).
+    Instance,
+}
+
 /// The site's policies for a node: its `vmedia` and `take-over` plugins.
 #[async_trait]
 pub trait Policies: Send + Sync {
+    /// Whether an image can be made that the server's firmware boots, asked before anything is touched. `says`: the boot mode
+    /// that its BMC has just answered with. Touches neither server nor backend.
+    async fn check_boot(&self, errand: &Errand, image: BootImage, says: Option<BootMode>) -> Result<(), CallError>;
     /// Media in and boot device set for the deploy, clean or rescue ramdisk.
     async fn prepare_ramdisk(&self, errand: &Errand, parameters: &[Parameter]) -> Result<(), CallError>;
     /// Media out, floppy withdrawn.

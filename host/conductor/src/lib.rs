@@ -20,7 +20,7 @@ mod take_over;
 mod testing;
 
 pub use hands::{
-    CallError, Errand, ErrorClass, InterruptedStep, Observation, ObservedArtefact, Parameter, ParameterValue, PlanStep,
+    BootImage, CallError, Errand, ErrorClass, InterruptedStep, Observation, ObservedArtefact, Parameter, ParameterValue, PlanStep,
     Policies, Power, Publications, Repeat, UrlState,
 };
 pub use instance::{InstanceError, validate_instance};

@@ -89,8 +89,8 @@ fn unpublished(observation: &Observation, kind: ArtefactKind) -> Option<String> 
     (!known).then(|| format!("no {kind} is published for the node"))
 }
 
-fn slot(observation: &Observation, device: Device) -> Option<&Media> {
-    match device {
+fn slot(observation: &Observation, device: Option<Device>) -> Option<&Media> {
+    match device? {
         Device::Cdrom => observation.cdrom.as_ref(),
         Device::Floppy => observation.floppy.as_ref(),
     }

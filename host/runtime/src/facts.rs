@@ -61,8 +61,8 @@ pub(crate) fn is_users_text(node: &Node, text: &str) -> bool {
         .any(|value| value.as_str() == Some(text))
 }
 
-/// What the instance asks for, else what the properties say.
-fn capability(node: &Node, name: &str) -> Option<String> {
+/// A capability: what the instance asks for, else what the properties say, in any of Ironic's spellings.
+pub fn capability(node: &Node, name: &str) -> Option<String> {
     [&node.instance_info, &node.properties]
         .into_iter()
         .filter_map(|fields| fields.get("capabilities"))

@@ -39,7 +39,7 @@ pub use calls::{
 pub use catalog::{ComponentSource, PluginConfig, PluginInfo, Role};
 pub use engine::Engine;
 pub use error::{CallError, CallFailure, DriverError, LEASE_ENDING};
-pub use facts::SiteFacts;
+pub use facts::{SiteFacts, capability};
 pub use grants::{Functions, Grants, ImageGrant, RawGrant, StorageGrant};
 pub use limits::Limits;
 pub use load_error::LoadError;

@@ -10,8 +10,9 @@ use crate::{ramdisk, slots, wishes};
 
 /// Takes the ramdisk's media away and makes the instance boot from now on.
 pub(crate) fn prepare(node: &Node) -> Result<(), Error> {
+    let boot_mode = wishes::boot_mode(node)?;
     ramdisk::clean_up(node)?;
-    wishes::apply_boot_mode(node)?;
+    wishes::apply_boot_mode(node, boot_mode)?;
     wishes::apply_secure_boot(node)?;
     if node.fact("driver").is_none_or(|driver| driver != "iscsi_ilo") {
         return bmc::set_boot_device(node, BootDevice::Disk, true);

@@ -10,6 +10,7 @@ use crate::{slots, wishes};
 
 /// Floppy with the parameters and boot ISO: built, published, inserted; the next boot is from the CD.
 pub(crate) fn prepare(node: &Node, parameters: Vec<Parameter>) -> Result<(), Error> {
+    let boot_mode = wishes::boot_mode(node)?;
     let lifetime_s = wishes::lifetime_s(
         node.fact("site.callback-timeout-s").as_deref(),
         config::get("/ramdisk-lifetime-s").as_deref(),
@@ -26,7 +27,7 @@ pub(crate) fn prepare(node: &Node, parameters: Vec<Parameter>) -> Result<(), Err
     let floppy = storage::publish(node, &floppy, lifetime_s)?;
     let iso = storage::publish(node, &iso, lifetime_s)?;
 
-    wishes::apply_boot_mode(node)?;
+    wishes::apply_boot_mode(node, boot_mode)?;
     // Both slots are emptied before either is filled: a firmware must not boot what an earlier run left behind.
     bmc::eject(node, Device::Floppy)?;
     bmc::eject(node, Device::Cdrom)?;

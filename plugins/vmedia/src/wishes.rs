@@ -17,13 +17,18 @@ pub(crate) fn lifetime_s(wait: Option<&str>, setting: Option<&str>) -> u32 {
     wait.saturating_add(MARGIN_S).max(setting)
 }
 
-/// Changes the boot mode if the node asks for another one than it has.
-pub(crate) fn apply_boot_mode(node: &Node) -> Result<(), Error> {
-    let Some(wanted) = wanted_boot_mode(
+/// The boot mode that the node asks for. Looked at first: a wish that cannot be met must not be found out about when images
+/// are published and slots are filled.
+pub(crate) fn boot_mode(node: &Node) -> Result<Option<BootMode>, Error> {
+    wanted_boot_mode(
         node.fact("capability.boot_mode").as_deref(),
         node.fact("capability.secure_boot").as_deref(),
-    )?
-    else {
+    )
+}
+
+/// Changes the boot mode if another one than the server has is wanted.
+pub(crate) fn apply_boot_mode(node: &Node, wanted: Option<BootMode>) -> Result<(), Error> {
+    let Some(wanted) = wanted else {
         return Ok(());
     };
     match bmc::boot_mode_of(node) {

@@ -50,7 +50,7 @@ pub(crate) async fn provision(State(state): State<ApiState>, Path(node): Path, b
             machine::accepts(node.provision_state, verb)
                 .map_err(|refusal| ApiError::Invalid(format!("node {}: {refusal}", node.id)))?;
             if matches!(verb, Verb::Active | Verb::Rebuild) {
-                validate::deployable(node, config_drive.as_ref(), &state.site)?;
+                validate::deployable(node, config_drive.as_ref(), &state)?;
             }
             node.wish = Some(Wish::Provision {
                 verb,

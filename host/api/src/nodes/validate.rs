@@ -20,7 +20,9 @@ pub(crate) async fn validate(State(state): State<ApiState>, Path(node): Path) ->
     let record = state.node(&node).await?;
     let node = &record.node;
     let bmc = credentials(node);
-    let boot = ramdisk(node, &state.site).and_then(|()| credentials(node));
+    let boot = ramdisk(node, &state.site)
+        .and_then(|()| (state.check_boot)(node))
+        .and_then(|()| credentials(node));
     let unsupported = Err("not supported by this driver".to_owned());
     let interfaces = [
         ("power", bmc.clone()),
@@ -60,9 +62,10 @@ fn validity(name: &str, found: Result<(), String>) -> Value {
 }
 
 /// Whether a deployment could begin.
-pub(super) fn deployable(node: &Node, config_drive: Option<&Secret>, site: &Site) -> ApiResult<()> {
+pub(super) fn deployable(node: &Node, config_drive: Option<&Secret>, state: &ApiState) -> ApiResult<()> {
     let found = credentials(node)
-        .and_then(|()| ramdisk(node, site))
+        .and_then(|()| ramdisk(node, &state.site))
+        .and_then(|()| (state.check_boot)(node))
         .and_then(|()| instance(node, config_drive));
     found.map_err(|reason| ApiError::Invalid(format!("node {}: {reason}", node.id)))
 }

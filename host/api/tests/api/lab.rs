@@ -71,6 +71,10 @@ impl Lab {
                 has_deploy_ramdisk: true,
                 ..Site::default()
             },
+            check_boot: Arc::new(|node| match node.boot_mode {
+                Some(model::BootMode::Uefi) => Err("node boots UEFI, and [images] esp is not set".to_owned()),
+                _ => Ok(()),
+            }),
             ready: Arc::new(AtomicBool::new(true)),
         };
         Self {

@@ -148,11 +148,28 @@ async fn a_node_that_lacks_something_is_not_deployed_and_told_what() {
         assert_eq!(reply.status, StatusCode::BAD_REQUEST);
         assert!(reply.fault().contains(key), "{}", reply.fault());
     }
+    lab.enroll("n2").await;
+    lab.write("n2", |node| {
+        node.provision_state = ProvisionState::Available;
+        node.boot_mode = Some(model::BootMode::Uefi);
+    })
+    .await;
+    let path = PROVISION.replace("n1", "n2");
+    let reply = lab.call("PUT", &path, json!({"target": "active"})).await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+    assert!(reply.fault().contains("[images] esp"), "{}", reply.fault());
     let reply = lab.get("/v1/nodes/n1/validate").await.json();
     assert_eq!(reply["deploy"]["result"], false);
     assert!(reply["deploy"]["reason"].as_str().unwrap().contains("instance_info"));
     assert_eq!(reply["power"], json!({"result": true}));
     assert_eq!(reply["boot"], json!({"result": true}));
+    lab.write("n1", |node| node.boot_mode = Some(model::BootMode::Uefi))
+        .await;
+    let reply = lab.get("/v1/nodes/n1/validate").await.json();
+    assert_eq!(
+        reply["boot"],
+        json!({"result": false, "reason": "node boots UEFI, and [images] esp is not set"})
+    );
     lab.write("n1", |node| {
         node.secrets.clear();
         node.driver_info.remove("ilo_address");

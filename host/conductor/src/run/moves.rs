@@ -2,10 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use model::{AgentContact, ArtefactKind, Fault, Node, PowerState, ProvisionState, Secret, ServerIdentity, Verb, Wish};
+use model::{
+    AgentContact, ArtefactKind, BootMode, Driver, Fault, Node, PowerState, ProvisionState, Secret, ServerIdentity, Verb,
+    Wish,
+};
 use nodes::Record;
 
-use super::worker::{Guard, Stop, Worker};
+use super::worker::{Guard, LOOK, Stop, Trouble, Worker};
+use crate::BootImage;
 use crate::heartbeat::fresh_token;
 use crate::instance::{CONFIG_DRIVE, instance};
 use crate::machine::{self, Move};
@@ -16,7 +20,7 @@ pub(super) enum Learned {
     /// Its power.
     Power(PowerState),
     /// Its firmware mode.
-    BootMode(model::BootMode),
+    BootMode(BootMode),
     /// Who it is.
     Identity(Box<ServerIdentity>),
 }
@@ -55,9 +59,17 @@ impl Worker {
                     Err(error) => return self.refuse_deployment(record, verb, &error.to_string()).await,
                 };
                 let by_ramdisk = wanted.image.is_some();
+                let mut boots = Vec::new();
+                boots.extend(by_ramdisk.then_some(BootImage::Ramdisk));
+                boots.extend((record.node.driver == Driver::IscsiIlo).then_some(BootImage::Instance));
+                let mode = match self.check_boot(record, &boots).await? {
+                    Ok(mode) => mode,
+                    Err(reason) => return self.refuse_deployment(record, verb, &reason).await,
+                };
                 let edit = |node: &mut Node| {
                     start(node);
                     unfault(node);
+                    node.boot_mode = mode.or(node.boot_mode);
                     node.secrets.remove(CONFIG_DRIVE);
                     if let Some(drive) = &drive {
                         node.secrets.insert(CONFIG_DRIVE.to_owned(), drive.clone());
@@ -76,8 +88,14 @@ impl Worker {
             }
             Verb::Provide => {
                 let cleans = self.shared.rules.automated_clean;
+                let boots: &[_] = if cleans { &[BootImage::Ramdisk] } else { &[] };
+                let mode = match self.check_boot(record, boots).await? {
+                    Ok(mode) => mode,
+                    Err(reason) => return self.refuse(record, &reason).await,
+                };
                 let edit = |node: &mut Node| {
                     start(node);
+                    node.boot_mode = mode.or(node.boot_mode);
                     if cleans {
                         set_out(node, Some(fresh_token()), prepare);
                     }
@@ -101,6 +119,27 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Whether these images can be made for the server's firmware: its boot mode, where the BMC tells it, or why not. A BMC
+    /// that does not answer is waited for by the work itself.
+    async fn check_boot(&self, record: &Record, images: &[BootImage]) -> Result<Result<Option<BootMode>, String>, Stop> {
+        if images.is_empty() {
+            return Ok(Ok(None));
+        }
+        let errand = self.errand(record, false);
+        let hands = &self.shared.hands;
+        let mode = tokio::time::timeout(LOOK, hands.power.boot_mode(&errand)).await;
+        let mode = mode.ok().and_then(Result::ok);
+        for image in images {
+            match hands.policies.check_boot(&errand, *image, mode).await.map_err(Trouble::from) {
+                // What does not answer now is asked again when the image is made.
+                Ok(()) | Err(Trouble::Retry { .. }) => {}
+                Err(Trouble::Failed(reason)) => return Ok(Err(reason)),
+                Err(Trouble::Stop(stop)) => return Err(stop),
+            }
+        }
+        Ok(Ok(mode))
     }
 
     /// A deployment that cannot work fails before anything is touched.

@@ -4,13 +4,13 @@
 //! its plan is checked ([`check_plan`]). What only serves bytes again is done at once; what changes anything on the BMC waits
 //! until no request of the predecessor can be under way any more.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use model::{ArtefactKind, ConductorName, Device, Fault, Node};
 use nodes::Record;
 
 use super::moves::add_error;
-use super::worker::{Guard, Stop, Trouble, Worker, within};
+use super::worker::{Guard, LOOK, Stop, Trouble, Worker, within};
 use crate::machine::is_busy;
 use crate::step::Step;
 use crate::take_over::{check_plan, spell};
@@ -18,9 +18,6 @@ use crate::{CallError, Errand, InterruptedStep, Observation, PlanStep, Repeat};
 
 /// How often a take-over is tried before the node goes on without what does not work.
 const TRIES: u32 = 6;
-
-/// How long a successor waits for one look at a BMC.
-const LOOK: Duration = Duration::from_secs(10);
 
 /// A take-over under way.
 pub(super) struct Succession {

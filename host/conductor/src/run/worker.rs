@@ -14,6 +14,9 @@ use crate::machine::is_busy;
 use crate::step::{Step, spell};
 use crate::{CallError, Errand, ErrorClass};
 
+/// How long one look at a BMC may take that nothing has to wait for.
+pub(super) const LOOK: Duration = Duration::from_secs(10);
+
 /// How the work ended.
 pub(super) enum Ended {
     /// Nothing to do until something changes or the pause is over.

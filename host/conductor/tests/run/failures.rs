@@ -122,6 +122,29 @@ async fn a_deployment_that_cannot_work_fails_before_anything_is_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_its_firmware_could_not_boot_is_refused_before_anything_is_touched() {
+    let site = Site::new();
+    let mut config = Site::config("a");
+    config.automated_clean = true;
+    let _running = site.start(config).await;
+    for (state, driver, verb, image, end) in [
+        (S::Manageable, Driver::AgentIlo, Verb::Provide, "Ramdisk", S::Manageable),
+        (S::Available, Driver::AgentIlo, Verb::Active, "Ramdisk", S::DeployFailed),
+        (S::Available, Driver::IscsiIlo, Verb::Active, "Instance", S::DeployFailed),
+        (S::Active, Driver::AgentIlo, Verb::Rebuild, "Ramdisk", S::Active),
+    ] {
+        let id = site.node(state, driver).await;
+        let call = format!("check-boot {image}");
+        site.world.fail(&call, ErrorClass::Fail, 1);
+        site.ask(&id, verb).await;
+        let record = site.see(&id, "the refusal", |node| node.wish.is_none() && node.last_error.is_some()).await;
+        assert_eq!(record.node.provision_state, end, "{verb}");
+        assert!(record.node.last_error.unwrap().contains(&call));
+        assert_eq!(site.world.notes(&id), [""; 0], "{verb}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_the_ramdisk_refuses_fails_the_deployment_in_the_ramdisks_words() {
     let site = Site::new();
     let _running = site.start(Site::config("a")).await;

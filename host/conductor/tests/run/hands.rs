@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use conductor::{
-    CallError, Errand, Observation, ObservedArtefact, Parameter, ParameterValue, PlanStep, Policies, Power,
+    BootImage, CallError, Errand, Observation, ObservedArtefact, Parameter, ParameterValue, PlanStep, Policies, Power,
     Publications, UrlState,
 };
 use model::{ArtefactKind, BootMode, Device, Driver, Media, Node, PowerAction, PowerState, Secret, ServerIdentity};
@@ -12,6 +12,14 @@ use crate::world::World;
 
 #[async_trait]
 impl Policies for World {
+    async fn check_boot(&self, _: &Errand, image: BootImage, says: Option<BootMode>) -> Result<(), CallError> {
+        assert_eq!(says, Some(BootMode::Uefi), "the BMC was asked");
+        match self.planned_error(&format!("check-boot {image:?}")) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
     async fn prepare_ramdisk(&self, errand: &Errand, parameters: &[Parameter]) -> Result<(), CallError> {
         let call = self.enter(errand, "prepare-ramdisk").await?;
         self.take_media_out(&errand.node.id, "prepare-ramdisk");

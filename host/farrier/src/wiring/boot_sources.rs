@@ -13,6 +13,7 @@ use serde_json::Value;
 use settings::{Images, Reference};
 use sources::{Fetched, Sources};
 
+use super::boot_check::{self, Purpose};
 use super::errors::with_causes;
 
 /// Largest boot loader: its bytes are held in memory.
@@ -97,6 +98,11 @@ impl BootSourceWiring {
             let named = text(node, pair.place, keys).or_else(|| site.as_ref().map(Reference::to_string));
             named.ok_or_else(|| DriverError::NotFound(format!("there is no {what} to boot: {}", pair.remedy)))
         };
+        let purpose = match pair.place {
+            Place::Driver => Purpose::Ramdisk,
+            Place::Instance => Purpose::Instance,
+        };
+        boot_check::check(&self.images, node, purpose, None).map_err(DriverError::NotFound)?;
         let kernel = gather.source(&named(pair.kernel, site_kernel, "kernel")?).await?;
         let ramdisk = gather.source(&named(pair.ramdisk, site_ramdisk, "ramdisk")?).await?;
         let isolinux = match existing(&self.images.isolinux) {

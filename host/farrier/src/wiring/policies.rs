@@ -5,13 +5,22 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use conductor::{
-    CallError, Errand, ErrorClass, Observation, Parameter, ParameterValue, PlanStep, Policies, Repeat, UrlState,
+    BootImage, CallError, Errand, ErrorClass, Observation, Parameter, ParameterValue, PlanStep, Policies, Repeat,
+    UrlState,
 };
-use model::Secret;
+use model::{BootMode, Secret};
 use runtime::{CallContext, CallFailure, Called, DriverError, LEASE_ENDING, Runtime, Step, Value};
+use settings::Images;
+
+use super::boot_check::{self, Purpose};
+use super::errors::fail;
 
 /// See [`Policies`].
-pub(super) struct PolicyWiring(pub(super) Runtime);
+pub(super) struct PolicyWiring {
+    pub(super) runtime: Runtime,
+    /// Which boot loaders the site has.
+    pub(super) images: Images,
+}
 
 fn context(errand: &Errand) -> Arc<CallContext> {
     Arc::new(CallContext {
@@ -57,6 +66,14 @@ fn of_answer(cause: &DriverError) -> ErrorClass {
 
 #[async_trait]
 impl Policies for PolicyWiring {
+    async fn check_boot(&self, errand: &Errand, image: BootImage, says: Option<BootMode>) -> Result<(), CallError> {
+        let purpose = match image {
+            BootImage::Ramdisk => Purpose::Ramdisk,
+            BootImage::Instance => Purpose::Instance,
+        };
+        boot_check::check(&self.images, &errand.node, purpose, says).map_err(fail)
+    }
+
     async fn prepare_ramdisk(&self, errand: &Errand, parameters: &[Parameter]) -> Result<(), CallError> {
         let parameters: Vec<runtime::Parameter> = parameters
             .iter()
@@ -68,27 +85,31 @@ impl Policies for PolicyWiring {
                 },
             })
             .collect();
-        answer(self.0.prepare_ramdisk(&context(errand), &parameters).await)
+        answer(self.runtime.prepare_ramdisk(&context(errand), &parameters).await)
     }
 
     async fn clean_up_ramdisk(&self, errand: &Errand) -> Result<(), CallError> {
-        answer(self.0.clean_up_ramdisk(&context(errand)).await)
+        answer(self.runtime.clean_up_ramdisk(&context(errand)).await)
     }
 
     async fn prepare_instance(&self, errand: &Errand) -> Result<(), CallError> {
-        answer(self.0.prepare_instance(&context(errand)).await)
+        answer(self.runtime.prepare_instance(&context(errand)).await)
     }
 
     async fn clean_up_instance(&self, errand: &Errand) -> Result<(), CallError> {
-        answer(self.0.clean_up_instance(&context(errand)).await)
+        answer(self.runtime.clean_up_instance(&context(errand)).await)
     }
 
     async fn boot_into_iso(&self, errand: &Errand, url: &str) -> Result<(), CallError> {
-        answer(self.0.boot_into_iso(&context(errand), &Secret::new(url)).await)
+        answer(self.runtime.boot_into_iso(&context(errand), &Secret::new(url)).await)
     }
 
     async fn plan_take_over(&self, errand: &Errand, observation: &Observation) -> Result<Vec<PlanStep>, CallError> {
-        let steps = answer(self.0.plan_take_over(&context(errand), &observed(observation)).await)?;
+        let steps = answer(
+            self.runtime
+                .plan_take_over(&context(errand), &observed(observation))
+                .await,
+        )?;
         Ok(steps.into_iter().map(plan_step).collect())
     }
 }
@@ -133,7 +154,7 @@ fn observed(seen: &Observation) -> runtime::Observation {
 
 /// A slot as a plugin sees it: which artefact it holds, never a URL of ours.
 fn slot(media: &model::Media, seen: &Observation, device: model::Device) -> runtime::Media {
-    let ours = |artefact: &&conductor::ObservedArtefact| artefact.in_slot && artefact.kind.device() == device;
+    let ours = |artefact: &&conductor::ObservedArtefact| artefact.in_slot && artefact.kind.device() == Some(device);
     runtime::Media {
         inserted: media.inserted,
         connected: media.connected,

@@ -23,11 +23,13 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::boot_check;
 use super::boot_sources::BootSourceWiring;
 use super::plugins::{self, Calls, PluginPages};
 use super::policies::PolicyWiring;
 use super::power::PowerWiring;
 use super::publications::{PublicationWiring, RecallWiring};
+use super::readers::Readers;
 use super::records::Records;
 use super::servers::Servers;
 
@@ -74,9 +76,11 @@ impl Site {
             .backends
             .iter()
             .filter(|backend| backend.kind == BackendKind::Embedded);
+        let readers = Readers { only_to_bmc: false };
         let recall = RecallWiring {
             store: Arc::clone(&store),
             sources: Arc::clone(&sources),
+            readers,
             embedded: embedded_ids.map(|backend| backend.id.clone()).collect(),
         };
         let embedded = Embedded::new(EmbeddedConfig {
@@ -89,7 +93,7 @@ impl Site {
         let lease = LeaseClock::new();
         let servers = Arc::new(Servers::new(Arc::new(LeaseFence(lease.clone())), Arc::clone(&store)));
         let calls = Arc::new(Calls::default());
-        let world = world(&settings, &store, &sources, &servers, &backends);
+        let world = world(&settings, &store, &sources, &servers, readers, &backends);
         let runtime = load_plugins(&settings, world, &calls).await?;
 
         let policy = CallbackPolicy {
@@ -98,7 +102,10 @@ impl Site {
         };
         let hands = Hands {
             store: Arc::clone(&store),
-            policies: Arc::new(PolicyWiring(runtime.clone())),
+            policies: Arc::new(PolicyWiring {
+                runtime: runtime.clone(),
+                images: settings.images.clone(),
+            }),
             power: Arc::new(PowerWiring {
                 servers: Arc::clone(&servers),
                 store: Arc::clone(&store),
@@ -109,6 +116,7 @@ impl Site {
                 servers: Arc::clone(&servers),
                 backends,
                 embedded: embedded.clone(),
+                readers,
                 http: reqwest::Client::builder()
                     .no_proxy()
                     .redirect(reqwest::redirect::Policy::none())
@@ -144,6 +152,10 @@ impl Site {
                 has_deploy_ramdisk: settings.images.deploy_kernel.is_some() && settings.images.deploy_ramdisk.is_some(),
                 public_url: None,
                 tls: settings.api.tls.is_some(),
+            },
+            check_boot: {
+                let images = settings.images.clone();
+                Arc::new(move |node| boot_check::check_all(&images, node))
             },
             ready: Arc::clone(&ready),
         };
@@ -219,10 +231,15 @@ fn open_sources(settings: &Settings, store: &Arc<dyn Store>) -> Result<Arc<Sourc
     let images = &settings.images;
     let mut allowed = settings.file_url_allowed_paths.clone();
     // What the site file itself names may be read wherever it is.
-    allowed.extend(images.references().into_iter().filter_map(|(_, reference)| match reference {
-        Reference::File(path) => Some(path.clone()),
-        Reference::Url(_) | Reference::Glance(_) => None,
-    }));
+    allowed.extend(
+        images
+            .references()
+            .into_iter()
+            .filter_map(|(_, reference)| match reference {
+                Reference::File(path) => Some(path.clone()),
+                Reference::Url(_) | Reference::Glance(_) => None,
+            }),
+    );
     allowed.push(images.isolinux.clone());
     allowed.extend(images.ldlinux_candidates());
     let handle = tokio::runtime::Handle::current();
@@ -308,6 +325,7 @@ fn world(
     store: &Arc<dyn Store>,
     sources: &Arc<Sources>,
     servers: &Arc<Servers>,
+    readers: Readers,
     backends: &[SiteBackend],
 ) -> Live {
     let records = Arc::new(Records(Arc::clone(store)));
@@ -320,6 +338,7 @@ fn world(
             sources: Arc::clone(sources),
             images: settings.images.clone(),
         }),
+        readers: Arc::new(readers),
         backends: backends.to_vec(),
     }))
 }
