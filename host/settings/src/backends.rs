@@ -90,6 +90,8 @@ pub struct Swift {
     pub lifetime: Option<Duration>,
     /// Attempts of a request, the first one included.
     pub attempts: u32,
+    /// Bytes of one object; bigger artefacts are kept in segments.
+    pub segment_size: u64,
     /// How BMCs get at it.
     pub delivery: Delivery,
 }
@@ -105,6 +107,14 @@ pub struct S3 {
     pub region: String,
     /// `None` = no key (a bucket that everybody may write, in a laboratory).
     pub access_key: Option<AccessKey>,
+    /// PEM file of CAs to trust beside the machine's own.
+    pub ca: Option<PathBuf>,
+    /// The bucket's name is in the path of URLs, not in their host.
+    pub path_style: bool,
+    /// Attempts of a request, the first one included.
+    pub attempts: u32,
+    /// Bytes of one part; bigger artefacts are sent in parts.
+    pub part_size: u64,
     /// How BMCs get at it.
     pub delivery: Delivery,
 }
@@ -116,11 +126,15 @@ pub struct AccessKey {
     pub id: String,
     /// Its secret.
     pub secret: Secret,
+    /// Of a key that is lent for a while.
+    pub session: Option<Secret>,
 }
 
 /// How a BMC gets what is in an object store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery {
+    /// By a signed URL where it lives long enough and the BMC takes it, else through a conductor.
+    Auto,
     /// By a signed URL of the store.
     Direct,
     /// Through a conductor, under a short URL that does not run out.
@@ -130,7 +144,14 @@ pub enum Delivery {
 /// A year: nothing that is published for a wait lasts longer.
 const MOST_SECONDS: u64 = 366 * 24 * 60 * 60;
 
-pub(crate) const DELIVERY: &[(&str, Delivery)] = &[("direct", Delivery::Direct), ("relay", Delivery::Relay)];
+pub(crate) const DELIVERY: &[(&str, Delivery)] = &[
+    ("auto", Delivery::Auto),
+    ("direct", Delivery::Direct),
+    ("relay", Delivery::Relay),
+];
+
+/// The least and the most that stores take as one piece of something bigger: S3's bounds, which Swift's are wider than.
+const PIECES: std::ops::RangeInclusive<u64> = 5 << 20..=5 << 30;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -258,6 +279,7 @@ fn kind(section: &mut Section<'_>) -> Option<BackendKind> {
             let temp_url_key = section.secret_if_set("temp-url-key", "temp-url-key-file");
             let lifetime = section.number("lifetime-s", 1..=MOST_SECONDS);
             let attempts = section.number("attempts", 1..=100);
+            let segment_size = section.size("segment-size", PIECES);
             let delivery = section.choice("delivery", DELIVERY);
             Some(BackendKind::Swift(Swift {
                 access: access?,
@@ -265,7 +287,8 @@ fn kind(section: &mut Section<'_>) -> Option<BackendKind> {
                 temp_url_key,
                 lifetime: lifetime.map(Duration::from_secs),
                 attempts: attempts.and_then(|n| u32::try_from(n).ok()).unwrap_or(3),
-                delivery: delivery.unwrap_or(Delivery::Relay),
+                segment_size: segment_size.unwrap_or(1 << 30),
+                delivery: delivery.unwrap_or(Delivery::Auto),
             }))
         }
         Kind::S3 => {
@@ -273,25 +296,35 @@ fn kind(section: &mut Section<'_>) -> Option<BackendKind> {
             let bucket = section.required("bucket", "name a bucket that exists");
             let region = section.value::<String>("region");
             let access_key = section.secret_if_set("access-key", "access-key-file");
-            let access_key = access_key.and_then(|pair| access_key_of(section, &pair));
+            let session = section.secret_if_set("session-token", "session-token-file");
+            let access_key = access_key.and_then(|pair| access_key_of(section, &pair, session));
+            let ca = section.value("ca");
+            let path_style = section.value("path-style").unwrap_or(true);
+            let attempts = section.number("attempts", 1..=100);
+            let part_size = section.size("part-size", PIECES);
             let delivery = section.choice("delivery", DELIVERY);
             Some(BackendKind::S3(S3 {
                 endpoint: endpoint?,
                 bucket: bucket?,
                 region: region.unwrap_or("us-east-1".into()),
                 access_key,
-                delivery: delivery.unwrap_or(Delivery::Relay),
+                ca,
+                path_style,
+                attempts: attempts.and_then(|n| u32::try_from(n).ok()).unwrap_or(3),
+                part_size: part_size.unwrap_or(64 << 20),
+                delivery: delivery.unwrap_or(Delivery::Auto),
             }))
         }
     }
 }
 
-/// `ID:SECRET`
-fn access_key_of(section: &Section<'_>, pair: &Secret) -> Option<AccessKey> {
-    match pair.expose().split_once(':') {
+/// `ID:SECRET`. No secret holds a colon, but the identifiers of Swift's S3 do.
+fn access_key_of(section: &Section<'_>, pair: &Secret, session: Option<Secret>) -> Option<AccessKey> {
+    match pair.expose().rsplit_once(':') {
         Some((id, secret)) if !id.is_empty() && !secret.is_empty() => Some(AccessKey {
             id: id.to_owned(),
             secret: Secret::new(secret),
+            session,
         }),
         _ => {
             let key = match section.is_set("access-key") {

@@ -150,6 +150,10 @@ fn files_are_there(settings: &Settings, report: &Report) {
         check("api.tls-key", "[api] tls-key", key);
     }
     let images = &settings.images;
+    if let Some(Tls { certificate, key }) = &images.tls {
+        check("images.tls-certificate", "[images] tls-certificate", certificate);
+        check("images.tls-key", "[images] tls-key", key);
+    }
     check("images.isolinux", "[images] isolinux", &images.isolinux);
     if let Some(file) = &images.ldlinux {
         check("images.ldlinux", "[images] ldlinux", file);

@@ -9,6 +9,7 @@ use model::Secret;
 
 use crate::machine::Machine;
 use crate::section::Section;
+use crate::serving::Tls;
 use crate::values::{HttpUrl, Reference, Size};
 
 const MINUTE: u64 = 60;
@@ -26,6 +27,10 @@ pub struct Images {
     pub listen: SocketAddr,
     /// Its URL as BMCs see it; `None` = this machine's own address. See [`Images::external_url_at`].
     pub external_url: Option<HttpUrl>,
+    /// The embedded backend speaks https.
+    pub tls: Option<Tls>,
+    /// The embedded backend gives a node's images to the address of its BMC alone.
+    pub only_to_bmc: bool,
     /// Kernels, ramdisks and images that were fetched.
     pub cache: Cache,
     /// Who we are at the servers that references lead to.
@@ -139,6 +144,8 @@ impl Images {
         let images = Self {
             listen: section.value("listen").unwrap_or((Ipv4Addr::UNSPECIFIED, 6386).into()),
             external_url: section.value("external-url"),
+            tls: Tls::take(&mut section),
+            only_to_bmc: section.value("only-to-bmc").unwrap_or(false),
             cache,
             servers,
             isolinux: section
@@ -186,7 +193,13 @@ impl Images {
     pub fn external_url_at(&self, bound: SocketAddr) -> String {
         match &self.external_url {
             Some(url) => url.to_string(),
-            None => self.machine.url_of(bound),
+            None => {
+                let url = self.machine.url_of(bound);
+                match &self.tls {
+                    Some(_) => url.replacen("http:", "https:", 1),
+                    None => url,
+                }
+            }
         }
     }
 

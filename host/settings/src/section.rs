@@ -16,7 +16,7 @@ use crate::nearest::nearest;
 use crate::problem::{Problem, Warning};
 use crate::secret_file;
 use crate::tree::{Item, Origin, Raw, Table};
-use crate::values::{FromItem, shown};
+use crate::values::{FromItem, Size, shown};
 
 /// Collects problems, warnings and origins while sections are read.
 #[derive(Default)]
@@ -223,6 +223,17 @@ impl<'a> Section<'a> {
         let reason = format!("{} must be a whole number from {least} to {most}", shown(&item.raw));
         let message = self.message_at(&item.origin, key, &reason);
         self.report.problem(item.origin, message);
+        None
+    }
+
+    /// A number of bytes within a range.
+    pub(crate) fn size(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let Size(size) = self.value(key)?;
+        if range.contains(&size) {
+            return Some(size);
+        }
+        let (least, most) = range.into_inner();
+        self.problem(key, &format!("= {size} must be from {least} to {most} bytes"));
         None
     }
 

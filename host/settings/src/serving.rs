@@ -44,6 +44,26 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
+impl Tls {
+    /// Takes the pair out of a section that holds other settings as well.
+    pub(crate) fn take(section: &mut Section<'_>) -> Option<Self> {
+        let certificate = section.value::<PathBuf>("tls-certificate");
+        let key = section.value::<PathBuf>("tls-key");
+        match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(Self { certificate, key }),
+            (Some(_), None) => {
+                section.problem("tls-certificate", "needs tls-key beside it");
+                None
+            }
+            (None, Some(_)) => {
+                section.problem("tls-key", "needs tls-certificate beside it");
+                None
+            }
+            (None, None) => None,
+        }
+    }
+}
+
 impl Api {
     pub(crate) fn take(mut section: Section<'_>) -> Self {
         #[derive(Clone, Copy)]
@@ -69,20 +89,7 @@ impl Api {
                     .unwrap_or_default(),
             },
         };
-        let certificate = section.value::<PathBuf>("tls-certificate");
-        let key = section.value::<PathBuf>("tls-key");
-        let tls = match (certificate, key) {
-            (Some(certificate), Some(key)) => Some(Tls { certificate, key }),
-            (Some(_), None) => {
-                section.problem("tls-certificate", "needs tls-key beside it");
-                None
-            }
-            (None, Some(_)) => {
-                section.problem("tls-key", "needs tls-certificate beside it");
-                None
-            }
-            (None, None) => None,
-        };
+        let tls = Tls::take(&mut section);
         let public_url = section.value("public-url");
         section.end();
         Self {

@@ -75,6 +75,9 @@ fn every_name_of_a_full_site_file_is_read() {
         [images]
         listen = "0.0.0.0:6386"
         external-url = "https://10.1.10.30:6386/media/"
+        tls-certificate = "ca.pem"
+        tls-key = "ca.pem"
+        only-to-bmc = true
         cache = { max-bytes = "1GiB", max-age-days = 2 }
         isolinux = "isolinux.bin"
         ldlinux = "ldlinux.c32"
@@ -164,6 +167,7 @@ fn every_name_of_a_full_site_file_is_read() {
         temp-url-key = "k"
         lifetime-s = 7200
         attempts = 4
+        segment-size = "5MiB"
         delivery = "direct"
         [[backend]]
         id = "s3"
@@ -171,6 +175,11 @@ fn every_name_of_a_full_site_file_is_read() {
         endpoint = "https://s3.example"
         bucket = "farrier"
         access-key-file = "s3.key"
+        session-token = "lent-hunter"
+        ca = "ca.pem"
+        path-style = false
+        attempts = 2
+        part-size = "16MiB"
 
         [take-over]
         reinsert-active = "now"
@@ -289,6 +298,7 @@ fn every_name_of_a_full_site_file_is_read() {
     };
     assert_eq!((swift.delivery, swift.attempts), (Delivery::Direct, 4));
     assert_eq!(swift.lifetime, Some(Duration::from_secs(7200)));
+    assert_eq!(swift.segment_size, 5 << 20);
     let access = &swift.access;
     let of_default = |name: &str| Member::Name {
         name: name.into(),
@@ -314,6 +324,10 @@ fn every_name_of_a_full_site_file_is_read() {
     };
     let key = s3.access_key.as_ref().unwrap();
     assert_eq!((key.id.as_str(), key.secret.expose()), ("AKID", "hunter3"));
+    assert_eq!(key.session.as_ref().unwrap().expose(), "lent-hunter");
+    assert_eq!((s3.delivery, s3.path_style), (Delivery::Auto, false));
+    assert_eq!((s3.attempts, s3.part_size), (2, 16 << 20));
+    assert!(settings.images.tls.is_some() && settings.images.only_to_bmc);
     let printed = format!("{settings:?}");
     assert!(!printed.contains("hunter"), "{printed}");
     assert_eq!(settings.take_over.reinsert_active, Reinsert::Now);
