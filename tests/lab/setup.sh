@@ -49,6 +49,7 @@ step grub     "$here/grub.sh" "$here"/grub/*               -- "$here/grub.sh" "$
 step signed   "$here/signed.sh"                            -- "$here/signed.sh" "$lab/signed"
 step swift    "$here/swift.sh" "$here/openstack/requirements.txt" -- "$here/swift.sh" "$lab/openstack"
 step keystone "$here/keystone.sh" "$here/openstack/run_keystone.py" "$lab/stamps/swift" -- "$here/keystone.sh" "$lab/openstack"
+step oslo     "$here/oslo.sh" "$here"/oslo/*               -- "$here/oslo.sh" "$lab/oslo"
 step nginx    "$here/nginx.sh" "$here"/nginx/*             -- "$here/nginx.sh"
 
 cat > "$lab/lab.env.new" <<ENV
@@ -74,6 +75,7 @@ GRUB_EFI_SIGNED=$lab/signed/grubx64.efi.signed
 OPENSTACK_PYTHON=$lab/openstack/venv/bin/python
 KEYSTONE=$lab/openstack/keystone
 NGINX=/usr/sbin/nginx
+OSLO_PYTHON=$lab/oslo/bin/python
 DISK_IMAGE=$lab/disk/disk.img
 DISK_IMAGE_SHA256=$(sha256sum "$lab/disk/disk.img" | cut -d' ' -f1)
 ENV
