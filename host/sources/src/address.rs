@@ -52,7 +52,18 @@ pub(crate) fn check(host: &str, address: IpAddr) -> Result<(), LocalAddress> {
     Ok(())
 }
 
+/// Where clouds serve the credentials of the machine that asks, outside the link-local range: Amazon, Alibaba, Azure, Oracle.
+const METADATA: [IpAddr; 4] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+];
+
 fn is_local(address: IpAddr) -> bool {
+    if METADATA.contains(&address) {
+        return true;
+    }
     match address {
         IpAddr::V4(v4) => is_local_v4(v4),
         IpAddr::V6(v6) => {
@@ -61,7 +72,7 @@ fn is_local(address: IpAddr) -> bool {
                 || v6.is_unspecified()
                 || v6.is_multicast()
                 || link_local
-                || embedded(v6).is_some_and(is_local_v4)
+                || embedded(v6).is_some_and(|v4| is_local(v4.into()))
         }
     }
 }
@@ -119,6 +130,9 @@ mod tests {
             "::127.0.0.1",
             "64:ff9b::a9fe:a9fe",
             "2002:7f00:1::",
+            "fd00:ec2::254",
+            "100.100.100.200",
+            "::ffff:168.63.129.16",
         ] {
             assert!(check("h", text.parse().unwrap()).is_err(), "{text}");
         }

@@ -6,14 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::Sha256;
+use crate::ChecksumError;
+use crate::disk::ImageError;
+use crate::openstack::OpenStackError;
 
 /// One variant per thing that a caller does differently. `source` fields name the reference without credentials and query.
 /// Clones are for all who wait for one fetch.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SourceError {
     /// The text is no reference.
-    #[error("`{reference}` is no source: {reason}; give an absolute path, file:///PATH, http://… or https://…")]
+    #[error(
+        "`{reference}` is no source: {reason}; give an absolute path, file:///PATH, http(s)://…, an image's UUID (glance://UUID) or swift://CONTAINER/OBJECT"
+    )]
     Reference {
         /// As given, without credentials.
         reference: String,
@@ -96,14 +100,71 @@ pub enum SourceError {
         expected: u64,
     },
     /// It is something else than was asked for.
-    #[error("{reference} has sha256 {actual} and {expected} is asked for: correct the checksum or the file")]
+    #[error("{reference} has {algorithm} {actual} and {expected} is asked for: correct the checksum or the file")]
     Checksum {
         /// What was fetched.
         reference: String,
+        /// `sha256` or `sha512`.
+        algorithm: &'static str,
         /// Asked for.
-        expected: Sha256,
+        expected: String,
         /// Found.
-        actual: Sha256,
+        actual: String,
+    },
+    /// A checksum that cannot be relied on, or is none.
+    #[error("the checksum of {reference} {source}")]
+    BadChecksum {
+        /// What it is to vouch for.
+        reference: String,
+        /// What is wrong with it. Part of the message, so that it stands in the sentence.
+        source: ChecksumError,
+    },
+    /// A checksum file that does not have it.
+    #[error("the checksum file {file} is of no use for {reference}: {reason}")]
+    ChecksumFile {
+        /// The file.
+        file: String,
+        /// What it is to vouch for.
+        reference: String,
+        /// What it lacks.
+        reason: &'static str,
+    },
+    /// A disk image that is not what it is said to be, or is none.
+    #[error("{reference} is not written to a disk: {reason}")]
+    Image {
+        /// The image.
+        reference: String,
+        /// What its bytes say.
+        reason: ImageError,
+    },
+    /// A compressed image that cannot be unpacked.
+    #[error(
+        "{reference} cannot be unpacked: it is a damaged {how} file, or one that asks for more than 128 MiB of memory ({reason})"
+    )]
+    Packed {
+        /// The image.
+        reference: String,
+        /// `gzip`, `xz` or `zstd`.
+        how: &'static str,
+        /// What the decoder says.
+        reason: String,
+    },
+    /// A reference to Glance or Swift on a site without OpenStack.
+    #[error(
+        "{reference} was not fetched: this site has no OpenStack access; set up a swift backend, or give a URL or a path"
+    )]
+    NoOpenStack {
+        /// What was to be fetched.
+        reference: String,
+    },
+    /// OpenStack was of no help.
+    #[error("{reference} was not fetched from OpenStack")]
+    OpenStack {
+        /// What was to be fetched.
+        reference: String,
+        /// Why.
+        #[source]
+        source: OpenStackError,
     },
     /// The file was written to while it was read.
     #[error("{reference} changed while it was read: use it once it is whole (write elsewhere, then rename)")]
@@ -112,12 +173,20 @@ pub enum SourceError {
         reference: String,
     },
     /// No room in the cache's file system.
-    #[error("no room for {reference} in {}: free some space or lower the cache's max-bytes", dir.display())]
+    #[error(
+        "no room for {reference} in {}: it needs {} and there are {free} bytes free; free some space, or lower the cache's max-bytes",
+        dir.display(),
+        needs(.needed)
+    )]
     DiskFull {
         /// What was to be kept.
         reference: String,
         /// The cache.
         dir: PathBuf,
+        /// Bytes that it needs, where that is known.
+        needed: Option<u64>,
+        /// Bytes that are free.
+        free: u64,
     },
     /// A source file cannot be read.
     #[error("{reference} cannot be read")]
@@ -145,4 +214,22 @@ pub enum SourceError {
         /// Which, and what a right one looks like.
         reason: String,
     },
+}
+
+impl SourceError {
+    /// Whether the same might work later without anybody's doing.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Truncated { .. } | Self::Changed { .. } => true,
+            Self::OpenStack { source, .. } => source.is_transient(),
+            _ => false,
+        }
+    }
+}
+
+fn needs(needed: &Option<u64>) -> String {
+    match needed {
+        Some(bytes) => format!("{bytes} bytes"),
+        None => "more".to_owned(),
+    }
 }

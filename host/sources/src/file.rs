@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use model::Sha256;
@@ -16,6 +17,7 @@ use tempfile::NamedTempFile;
 
 use crate::SourceError;
 use crate::cache::Proof;
+use crate::images::read_ends;
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
@@ -29,6 +31,8 @@ pub(crate) struct Allowed {
 /// A file's content in a temporary file of the cache.
 pub(crate) struct Copied {
     pub(crate) sha256: Sha256,
+    /// Where it was asked for.
+    pub(crate) sha512: Option<[u8; 64]>,
     pub(crate) len: u64,
     /// `None` if the file is so young that a later change might not show in its times.
     pub(crate) proof: Option<Proof>,
@@ -101,8 +105,21 @@ impl Allowed {
             .is_ok_and(|now| now.len() == len && proof_of(&now) == *proof)
     }
 
-    /// Brings the content into `into`.
-    pub(crate) fn copy(mut self, into: &mut NamedTempFile, max: u64) -> Result<Copied, CopyError> {
+    /// Bytes that it has now.
+    pub(crate) fn len(&self) -> Result<u64, SourceError> {
+        let metadata = self.file.metadata().map_err(|error| read_error(&self.shown, error))?;
+        Ok(metadata.len())
+    }
+
+    /// First and last bytes, and the length.
+    pub(crate) fn ends(&self, head: usize, tail: usize) -> io::Result<(Bytes, Option<Bytes>, Option<u64>)> {
+        let len = self.file.metadata()?.len();
+        let (head, tail) = read_ends(&self.file, len, head, tail)?;
+        Ok((head.into(), Some(tail.into()), Some(len)))
+    }
+
+    /// Brings the content into `into`; with its SHA-512 where that is asked for.
+    pub(crate) fn copy(mut self, into: &mut NamedTempFile, max: u64, sha512: bool) -> Result<Copied, CopyError> {
         let fail = |error| CopyError::Source(read_error(&self.shown, error));
         let before = self.file.metadata().map_err(fail)?;
         let too_big = || {
@@ -118,6 +135,7 @@ impl Allowed {
         // A clone is a snapshot; where there is none, a copy shows by the times whether it was one.
         let cloned = rustix::fs::ioctl_ficlone(into.as_file(), &self.file).is_ok();
         let mut hash = sha2::Sha256::new();
+        let mut long = sha512.then(sha2::Sha512::new);
         let mut buffer = vec![0; CHUNK];
         let mut len: u64 = 0;
         loop {
@@ -134,6 +152,9 @@ impl Allowed {
                 return Err(too_big());
             }
             hash.update(&buffer[..read]);
+            if let Some(hash) = &mut long {
+                hash.update(&buffer[..read]);
+            }
             if !cloned {
                 into.write_all(&buffer[..read]).map_err(CopyError::Cache)?;
             }
@@ -147,6 +168,7 @@ impl Allowed {
         }
         Ok(Copied {
             sha256: Sha256(hash.finalize().into()),
+            sha512: long.map(|hash| hash.finalize().into()),
             len,
             proof: tells_changes(&before, started).then(|| proof_of(&before)),
         })

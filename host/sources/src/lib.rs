@@ -18,7 +18,7 @@
 //! A cached file never changes: images are read from it for as long as a server may boot. What a live recipe names is
 //! pinned; the rest is bounded by size and age. Not here: what a node boots, and how images are laid out.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -26,23 +26,30 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use image::{FileSource, Source, SourceFile, SourceRef, SourceSet};
-use model::Sha256;
+use model::{Secret, Sha256};
 use tokio::time::timeout;
 
 mod address;
 mod bring;
 mod cache;
+mod checksum;
+mod disk;
 mod error;
 mod file;
 mod flight;
 mod http;
+mod images;
 pub mod openstack;
 mod reference;
 mod trust;
 
+pub use checksum::{Checksum, ChecksumError, GivenChecksum};
+pub use disk::{Compression, Disk, DiskFormat, HEAD, ImageError, TAIL, inspect};
 pub use error::SourceError;
+pub use http::Login;
+pub use images::{DiskImage, Look};
 
-use cache::{Cache, Hold};
+use cache::{Cache, Hold, PruneRule};
 use flight::Flights;
 use http::Http;
 use reference::Reference;
@@ -61,18 +68,30 @@ pub struct SourcesConfig {
     pub max_age: Option<Duration>,
     /// Biggest single source.
     pub max_source_bytes: u64,
+    /// Most that may come out of a compressed one.
+    pub max_unpacked_bytes: u64,
     /// Folders that `/path` and `file:` references may name files in, or single files; none by default.
     pub allowed_file_paths: Vec<PathBuf>,
     /// Whether servers on this machine and on its link may be asked.
     pub allow_local_addresses: bool,
-    /// PEM file of CAs to trust beside the machine's own.
+    /// PEM file of CAs to trust beside the machine's own; read again when it changes.
     pub ca: Option<PathBuf>,
+    /// What web servers are logged in to with, beside what stands in a reference itself.
+    pub logins: Vec<Login>,
+    /// Web servers are asked through this proxy (a URL, which may hold credentials). Those in the environment are ignored.
+    pub proxy: Option<Secret>,
+    /// For references to Glance and Swift.
+    pub openstack: Option<openstack::Client>,
+    /// Where `swift:OBJECT` is looked for.
+    pub swift_container: String,
     /// How long an answer of a server is believed without asking again.
     pub revalidate_after: Duration,
     /// One fetch in all.
     pub deadline: Duration,
-    /// Longest silence of a server.
+    /// Longest silence of a server, and the span over which its speed is measured.
     pub stall: Duration,
+    /// Slowest server that is waited for, in bytes a second.
+    pub slowest: u64,
     /// Content used so recently is not removed, whatever the bounds: its recipe may be on its way to the record.
     pub keep_recent: Duration,
     /// What live recipes name. Called on a thread where it may block.
@@ -80,26 +99,33 @@ pub struct SourcesConfig {
 }
 
 impl SourcesConfig {
-    /// 20 GiB, 7 days, 16 GiB a source, no files, no local addresses, nothing pinned.
+    /// 20 GiB, 7 days, 16 GiB a source and 64 GiB unpacked, 1 KiB a second, no files, no local addresses, no OpenStack,
+    /// nothing pinned.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
             max_bytes: 20 << 30,
             max_age: Some(Duration::from_secs(7 * 24 * 3600)),
             max_source_bytes: 16 << 30,
+            max_unpacked_bytes: 64 << 30,
             allowed_file_paths: Vec::new(),
             allow_local_addresses: false,
             ca: None,
+            logins: Vec::new(),
+            proxy: None,
+            openstack: None,
+            swift_container: "ironic_ilo_container".to_owned(),
             revalidate_after: Duration::from_secs(60),
             deadline: Duration::from_secs(3600),
             stall: Duration::from_secs(30),
+            slowest: 1024,
             keep_recent: Duration::from_secs(600),
             pins: Arc::new(|| Some(HashSet::new())),
         }
     }
 }
 
-/// A source that is in the cache. It is not removed while this or a clone of it lives.
+/// A source that is in the cache. It is not removed, by this or another process, while this or a clone of it lives.
 #[derive(Clone)]
 pub struct Fetched {
     /// Digest of its content.
@@ -108,7 +134,7 @@ pub struct Fetched {
     pub len: u64,
     /// What it was fetched by. May hold credentials.
     pub reference: String,
-    _hold: Arc<Hold>,
+    hold: Arc<Hold>,
 }
 
 impl Fetched {
@@ -149,12 +175,23 @@ pub struct Entry {
 }
 
 /// What pruning removed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Pruned {
     /// Contents.
     pub files: u64,
     /// Bytes of these.
     pub bytes: u64,
+    /// Which, in the order in which they went.
+    pub removed: Vec<Entry>,
+}
+
+/// Which contents go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// What is past the bounds.
+    Bounds,
+    /// All that is not pinned, in use, or used in the last minutes ([`SourcesConfig::keep_recent`]).
+    All,
 }
 
 /// The sources of this machine's images. Clones share one cache.
@@ -168,18 +205,13 @@ struct Inner {
     http: Http,
     config: SourcesConfig,
     /// Fetches under way, by reference and checksum.
-    flights: Flights<(String, Option<Sha256>), Result<Fetched, SourceError>>,
+    flights: Flights<(String, Vec<Checksum>), Result<Fetched, SourceError>>,
 }
 
 impl Sources {
     /// Opens or makes the cache, and removes what a crash left half-fetched. Blocks.
     pub fn new(config: SourcesConfig) -> Result<Self, SourceError> {
-        let http = Http::new(
-            config.allow_local_addresses,
-            config.ca.as_deref(),
-            config.stall,
-            config.max_source_bytes,
-        )?;
+        let http = Http::new(&config)?;
         let cache = Cache::open(&config.dir)?;
         let inner = Inner {
             cache,
@@ -192,15 +224,22 @@ impl Sources {
 
     /// Makes sure that what `reference` names is in the cache. With a checksum, content that is there already is taken
     /// without asking anybody; without one, the file or the server is asked whether it has changed. Callers that ask for the
-    /// same at the same time share one fetch.
+    /// same at the same time share one fetch, in this process and among all that share the folder.
     pub async fn fetch(&self, reference: &str, checksum: Option<Sha256>) -> Result<Fetched, SourceError> {
+        let checksums: Vec<Checksum> = checksum.map(Checksum::from).into_iter().collect();
+        self.fetch_checked(reference, &checksums).await
+    }
+
+    /// As [`Sources::fetch`], with any number of checksums, all of which it must have.
+    pub async fn fetch_checked(&self, reference: &str, checksums: &[Checksum]) -> Result<Fetched, SourceError> {
         let reference = Reference::parse(reference)?;
-        let key = (reference.raw.clone(), checksum);
+        let checksums = checksums.to_vec();
+        let key = (reference.raw.expose().to_owned(), checksums.clone());
         let inner = Arc::clone(&self.inner);
         let flight = self.inner.flights.join(key, || async move {
             let limit = inner.config.deadline;
             let shown = reference.shown.clone();
-            match timeout(limit, inner.bring(reference, checksum)).await {
+            match timeout(limit, inner.bring(reference, checksums)).await {
                 Ok(result) => result,
                 Err(_) => Err(SourceError::Timeout {
                     reference: shown,
@@ -217,18 +256,75 @@ impl Sources {
         self.inner.cache.entries()
     }
 
+    /// By what each content was fetched, without credentials and queries. Blocks.
+    pub fn origins(&self) -> HashMap<Sha256, Vec<String>> {
+        self.inner.cache.origins()
+    }
+
+    /// Reads content to its end: whether it is still what it was when it was fetched. Does not count as a use. Blocks.
+    pub fn verify(&self, sha256: &Sha256) -> Result<bool, SourceError> {
+        let cache = &self.inner.cache;
+        let verified = cache.verify(sha256);
+        verified.map_err(|error| cache::cache_error("read", &cache.object(sha256), error))
+    }
+
+    /// Removes content unless it is in use, pinned or not: for what [`Sources::verify`] finds damaged. Blocks.
+    pub fn remove(&self, sha256: &Sha256) -> Result<bool, SourceError> {
+        self.inner.cache.remove(sha256, false)
+    }
+
     /// Removes what is past the bounds; each fetch of something new does it too. Blocks.
     pub fn prune(&self) -> Result<Pruned, SourceError> {
-        self.inner.prune()
+        self.inner.prune(false)
+    }
+
+    /// Removes what is asked for, or says what would go. `None` if it cannot be told now what is pinned. Blocks.
+    pub fn prune_to(&self, extent: Extent, dry_run: bool) -> Result<Option<Pruned>, SourceError> {
+        let Some(pins) = (self.inner.config.pins)() else {
+            return Ok(None);
+        };
+        let mut rule = self.inner.rule(dry_run);
+        if extent == Extent::All {
+            rule.max_bytes = 0;
+        }
+        self.inner.cache.prune(&pins, &rule).map(Some)
+    }
+}
+
+impl Inner {
+    fn rule(&self, dry_run: bool) -> PruneRule {
+        PruneRule {
+            max_bytes: self.config.max_bytes,
+            max_age: self.config.max_age,
+            keep_recent: self.config.keep_recent,
+            at_least: 0,
+            dry_run,
+        }
+    }
+
+    fn prune(&self, dry_run: bool) -> Result<Pruned, SourceError> {
+        let Some(pins) = (self.config.pins)() else {
+            return Ok(Pruned::default());
+        };
+        self.cache.prune(&pins, &self.rule(dry_run))
+    }
+
+    /// Removes so many bytes, whatever the bounds, if so many may go.
+    fn prune_for(&self, at_least: u64) -> Result<Pruned, SourceError> {
+        let Some(pins) = (self.config.pins)() else {
+            return Ok(Pruned::default());
+        };
+        let mut rule = self.rule(false);
+        rule.at_least = at_least;
+        self.cache.prune(&pins, &rule)
     }
 }
 
 impl SourceSet for Sources {
     fn open(&self, sha256: &Sha256) -> io::Result<Arc<dyn Source>> {
-        let cache = &self.inner.cache;
-        let source = FileSource::open(&cache.object(sha256))?;
-        cache.has(sha256);
-        Ok(Arc::new(source))
+        // Locked for as long as it is open, so that it stays.
+        let hold = self.inner.cache.hold(sha256)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(FileSource::new(hold.file)?))
     }
 }
 
@@ -241,110 +337,4 @@ impl fmt::Debug for Sources {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-
-    use tempfile::{NamedTempFile, TempDir, TempPath};
-    use url::Url;
-
-    use super::*;
-    use crate::cache::Record;
-    use crate::file::CopyError;
-    use crate::http::FetchError;
-
-    fn sources(folder: &TempDir) -> Sources {
-        Sources::new(SourcesConfig {
-            allowed_file_paths: vec![folder.path().into()],
-            allow_local_addresses: true,
-            ..SourcesConfig::new(folder.path().join("cache"))
-        })
-        .unwrap()
-    }
-
-    /// A temporary file on a disk that is full.
-    fn full(folder: &TempDir) -> NamedTempFile {
-        let file = File::options().read(true).write(true).open("/dev/full").unwrap();
-        let path = TempPath::try_from_path(folder.path().join("never-made")).unwrap();
-        NamedTempFile::from_parts(file, path)
-    }
-
-    #[test]
-    fn a_full_disk_is_named_with_the_remedy() {
-        let folder = TempDir::new().unwrap();
-        let sources = sources(&folder);
-        let path = folder.path().join("kernel");
-        std::fs::write(&path, "x").unwrap();
-        let reference = Reference::parse(path.to_str().unwrap()).unwrap();
-        let allowed = file::open(&path, &sources.inner.config.allowed_file_paths).unwrap();
-        let Err(CopyError::Cache(error)) = allowed.copy(&mut full(&folder), 10) else {
-            panic!("a full disk must be the cache's fault");
-        };
-        let error = sources.inner.write_error(&reference, error);
-        assert!(matches!(error, SourceError::DiskFull { .. }), "{error}");
-        assert!(error.to_string().contains("max-bytes"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_disk_that_fills_during_a_download_is_the_caches_fault() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = Url::parse(&format!("http://{}/x", listener.local_addr().unwrap())).unwrap();
-        let server = tokio::spawn(async move {
-            use tokio::io::{AsyncReadExt, AsyncWriteExt};
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = [0; 1024];
-            let _read = stream.read(&mut request).await.unwrap();
-            stream
-                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc")
-                .await
-                .unwrap();
-        });
-        let folder = TempDir::new().unwrap();
-        let sources = sources(&folder);
-        let Err(FetchError::Cache(error)) = sources.inner.http.fetch(&url, None, full(&folder)).await else {
-            panic!("a full disk must be the cache's fault");
-        };
-        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        server.await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_file_that_has_not_changed_is_not_hashed_again() {
-        let folder = TempDir::new().unwrap();
-        let sources = sources(&folder);
-        let (path, other) = (folder.path().join("ramdisk"), folder.path().join("other"));
-        std::fs::write(&path, "aaaa").unwrap();
-        std::fs::write(&other, "bbbb").unwrap();
-        // Until a change is sure to show in the file's times.
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let name = path.to_str().unwrap();
-        let first = sources.fetch(name, None).await.unwrap();
-        let planted = sources.fetch(other.to_str().unwrap(), None).await.unwrap();
-        // A record that lies about the digest is believed for as long as the file is the same.
-        let (record, _) = sources.inner.cache.record(name).unwrap();
-        let lie = Record::new(planted.sha256, 4, record.proof);
-        sources.inner.cache.note(name, &lie);
-        assert_eq!(sources.fetch(name, None).await.unwrap().sha256, planted.sha256);
-        std::fs::write(&path, "aaaa").unwrap();
-        assert_eq!(sources.fetch(name, None).await.unwrap().sha256, first.sha256);
-    }
-
-    #[tokio::test]
-    async fn a_damaged_record_or_a_content_of_another_length_is_fetched_again() {
-        let folder = TempDir::new().unwrap();
-        let sources = sources(&folder);
-        let path = folder.path().join("ramdisk");
-        std::fs::write(&path, "aaaa").unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let name = path.to_str().unwrap();
-        let sha256 = sources.fetch(name, None).await.unwrap().sha256;
-        let object = sources.inner.cache.object(&sha256);
-        std::fs::remove_file(&object).unwrap();
-        std::fs::write(&object, "aa").unwrap();
-        assert_eq!(sources.fetch(name, None).await.unwrap().sha256, sha256);
-        assert_eq!(std::fs::read(&object).unwrap(), b"aaaa");
-        for record in std::fs::read_dir(folder.path().join("cache/references")).unwrap() {
-            std::fs::write(record.unwrap().path(), "{\"sha256\":7").unwrap();
-        }
-        assert_eq!(sources.fetch(name, None).await.unwrap().sha256, sha256);
-    }
-}
+mod tests;

@@ -30,9 +30,11 @@ mod catalog;
 mod client;
 mod credential;
 mod error;
+pub(crate) mod glance;
 mod identity;
 
 pub use client::{Client, read};
 pub use credential::{ApplicationCredential, Credential, Member, Named};
 pub use error::OpenStackError;
+pub use glance::GlanceImage;
 pub use identity::{Identity, IdentityConfig, Interface, Limits, Token};

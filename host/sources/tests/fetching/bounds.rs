@@ -26,7 +26,8 @@ fn tight(site: &Site, pins: Option<HashSet<Sha256>>) -> Sources {
 fn age(site: &Site, content: &[u8], ago: Duration) {
     let name = sha256(content).to_string();
     let file = std::fs::File::open(site.cache().join(&name[..2]).join(&name)).unwrap();
-    file.set_modified(SystemTime::now() - ago).unwrap();
+    let times = std::fs::FileTimes::new().set_accessed(SystemTime::now() - ago);
+    file.set_times(times).unwrap();
 }
 
 fn kept(sources: &Sources) -> HashSet<Sha256> {
@@ -114,19 +115,21 @@ async fn what_was_not_used_for_long_goes() {
 }
 
 #[tokio::test]
-async fn a_restart_keeps_what_is_whole_and_removes_what_is_not() {
+async fn a_start_keeps_what_is_whole_or_being_fetched_and_removes_what_a_crash_left() {
     let site = Site::new();
     let sources = site.sources();
     sources.fetch(&site.file("a", b"whole"), None).await.unwrap();
-    let left = site.cache().join("tmp").join("fetch-left");
-    std::fs::write(&left, "half").unwrap();
-    // A second user of the cache must not take away what the first may be writing.
+    let at_work = site.cache().join("tmp").join("fetch-at-work");
+    let locked = std::fs::File::create(&at_work).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let left = ["tmp/fetch-left", "turns/left"].map(|name| site.cache().join(name));
+    for left in &left {
+        std::fs::write(left, "half").unwrap();
+    }
     let second = site.sources();
-    assert!(left.exists());
-    drop((sources, second));
-    let sources = site.sources();
-    assert!(!left.exists());
-    assert_eq!(kept(&sources), HashSet::from([sha256(b"whole")]));
+    assert!(at_work.exists());
+    assert!(!left.iter().any(|left| left.exists()));
+    assert_eq!(kept(&second), HashSet::from([sha256(b"whole")]));
 }
 
 #[tokio::test]
