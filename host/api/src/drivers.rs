@@ -50,6 +50,9 @@ fn parse(name: &str) -> ApiResult<Driver> {
 pub(crate) async fn show(State(state): State<ApiState>, Path(name): Path, headers: HeaderMap) -> ApiResult {
     let found = driver(&state, parse(&name)?, &Base::of(&state, &headers)).await?;
     let mut shown = serde_json::to_value(found).unwrap_or_default();
+    let ours = state.site.boot_interfaces();
+    shown["default_boot_interface"] = json!(state.site.default_boot_interface.as_str());
+    shown["enabled_boot_interfaces"] = ours.iter().map(|interface| json!(interface.as_str())).collect();
     for (interface, ours) in INTERFACES {
         shown[format!("default_{interface}")] = json!(ours);
         shown[format!("enabled_{interface}s")] = json!([ours]);

@@ -11,34 +11,38 @@ pub enum ArtefactKind {
     BootIso,
     /// Config drive.
     ConfigDrive,
+    /// Everything that a server boots over the network.
+    Netboot,
 }
 
 impl ArtefactKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Floppy, Self::BootIso, Self::ConfigDrive];
+    pub const ALL: [Self; 4] = [Self::Floppy, Self::BootIso, Self::ConfigDrive, Self::Netboot];
 
-    /// `floppy`, `boot-iso`, `config-drive`.
+    /// `floppy`, `boot-iso`, `config-drive`, `netboot`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Floppy => "floppy",
             Self::BootIso => "boot-iso",
             Self::ConfigDrive => "config-drive",
+            Self::Netboot => "netboot",
         }
     }
 
     /// The ending that BMCs want to see in a URL.
     pub fn extension(self) -> &'static str {
         match self {
-            Self::Floppy => "img",
+            Self::Floppy | Self::Netboot => "img",
             Self::BootIso | Self::ConfigDrive => "iso",
         }
     }
 
-    /// The device that it is inserted into.
-    pub fn device(self) -> crate::Device {
+    /// The device that it is inserted into, if it is a medium.
+    pub fn device(self) -> Option<crate::Device> {
         match self {
-            Self::Floppy => crate::Device::Floppy,
-            Self::BootIso | Self::ConfigDrive => crate::Device::Cdrom,
+            Self::Floppy => Some(crate::Device::Floppy),
+            Self::BootIso | Self::ConfigDrive => Some(crate::Device::Cdrom),
+            Self::Netboot => None,
         }
     }
 }

@@ -17,7 +17,7 @@ pub use conductor::{ConductorName, Tenure};
 pub use digest::{Digest, ParseDigestError, Sha256};
 pub use id::{MacAddress, NodeId, NodeName, ParseIdError};
 pub use network::{Network, ParseNetworkError};
-pub use node::{AgentContact, Driver, Fault, Fields, Node, Port, Wish};
+pub use node::{AgentContact, BootInterface, Driver, Fault, Fields, Node, Port, Wish};
 pub use secret::Secret;
 pub use server::{BmcAddress, BootDevice, BootMode, Device, Media, PowerAction, PowerState, ServerIdentity};
 pub use state::{ProvisionState, UnknownState, Verb};

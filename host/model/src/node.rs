@@ -58,6 +58,50 @@ impl FromStr for Driver {
     }
 }
 
+/// How a node's server gets its ramdisk, and its instance where that is not on a disk (Ironic's `boot_interface`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum BootInterface {
+    /// From virtual media that the BMC presents; the site's `vmedia` plugin sees to it.
+    #[default]
+    IloVirtualMedia,
+    /// Over the network by iPXE; the host itself sees to it.
+    IloIpxe,
+}
+
+impl BootInterface {
+    /// Every boot interface; each driver knows all of them.
+    pub const ALL: [Self; 2] = [Self::IloVirtualMedia, Self::IloIpxe];
+
+    /// The name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IloVirtualMedia => "ilo-virtual-media",
+            Self::IloIpxe => "ilo-ipxe",
+        }
+    }
+}
+
+impl fmt::Display for BootInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for BootInterface {
+    type Err = UnknownState;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|interface| interface.as_str() == text)
+            .ok_or_else(|| UnknownState {
+                kind: "boot interface",
+                text: text.chars().take(80).collect(),
+                known: Self::ALL.map(Self::as_str).join(", "),
+            })
+    }
+}
+
 /// Why a node is in maintenance without an operator having asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
@@ -123,6 +167,8 @@ pub struct Node {
     pub name: Option<NodeName>,
     /// How it is driven.
     pub driver: Driver,
+    /// How its server gets what it boots.
+    pub boot_interface: BootInterface,
     /// Only conductors of this group take it ("" is the default group).
     pub conductor_group: String,
     /// Where it stands. Moved by the conductor only.
@@ -169,6 +215,8 @@ pub struct Node {
     pub agent_command: Option<String>,
     /// When waiting ends in failure.
     pub deadline: Option<SystemTime>,
+    /// The ramdisk's boot was repeated, once, since the server had read nothing of what it was given to boot.
+    pub boot_repeated: bool,
 }
 
 impl Node {
@@ -178,6 +226,7 @@ impl Node {
             id,
             name: None,
             driver,
+            boot_interface: BootInterface::default(),
             conductor_group: String::new(),
             provision_state: ProvisionState::Enroll,
             target_provision_state: None,
@@ -201,6 +250,7 @@ impl Node {
             step_percent: None,
             agent_command: None,
             deadline: None,
+            boot_repeated: false,
         }
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use model::{
-    AgentContact, BootMode, Fault, Fields, Node, NodeId, NodeName, PowerAction, PowerState, ProvisionState, Secret,
-    Wish,
+    AgentContact, BootInterface, BootMode, Fault, Fields, Node, NodeId, NodeName, PowerAction, PowerState,
+    ProvisionState, Secret, Wish,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +28,9 @@ pub(crate) struct Columns {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Document {
     driver: String,
+    /// Not in documents of schema version 1, whose nodes all boot from virtual media.
+    #[serde(default)]
+    boot_interface: Option<String>,
     target_state: Option<String>,
     state_since: i64,
     power: Option<PowerStateText>,
@@ -47,6 +50,9 @@ pub(crate) struct Document {
     step_percent: Option<u8>,
     agent_command: Option<String>,
     deadline: Option<i64>,
+    /// Not in documents of schema version 1.
+    #[serde(default)]
+    boot_repeated: bool,
 }
 
 /// What of a node is sealed.
@@ -128,6 +134,7 @@ pub(crate) fn take_apart(node: &Node) -> (Document, Secrets) {
         id: _,
         name: _,
         driver,
+        boot_interface,
         conductor_group: _,
         provision_state: _,
         target_provision_state,
@@ -151,6 +158,7 @@ pub(crate) fn take_apart(node: &Node) -> (Document, Secrets) {
         step_percent,
         agent_command,
         deadline,
+        boot_repeated,
     } = node;
     let AgentContact {
         callback_url,
@@ -172,6 +180,7 @@ pub(crate) fn take_apart(node: &Node) -> (Document, Secrets) {
     });
     let document = Document {
         driver: driver.as_str().to_owned(),
+        boot_interface: Some(boot_interface.as_str().to_owned()),
         target_state: target_provision_state.map(|state| state.as_str().to_owned()),
         state_since: nanos(*provision_updated_at),
         power: power_state.as_ref().map(Into::into),
@@ -196,6 +205,7 @@ pub(crate) fn take_apart(node: &Node) -> (Document, Secrets) {
         step_percent: *step_percent,
         agent_command: agent_command.clone(),
         deadline: deadline.map(nanos),
+        boot_repeated: *boot_repeated,
     };
     let sealed = Secrets {
         fields: secrets
@@ -224,6 +234,10 @@ pub(crate) fn put_together(columns: Columns, document: Document, secrets: Secret
         id: columns.id,
         name: columns.name,
         driver: document.driver.parse().map_err(|error| format!("{error}"))?,
+        boot_interface: match document.boot_interface {
+            None => BootInterface::IloVirtualMedia,
+            Some(text) => text.parse().map_err(|error| format!("{error}"))?,
+        },
         conductor_group: columns.group,
         provision_state: columns.state,
         target_provision_state: document
@@ -261,6 +275,7 @@ pub(crate) fn put_together(columns: Columns, document: Document, secrets: Secret
         step_percent: document.step_percent,
         agent_command: document.agent_command,
         deadline: document.deadline.map(time),
+        boot_repeated: document.boot_repeated,
     })
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use expect_test::{Expect, expect};
 use model::{
-    ArtefactKind, BootMode, Fault, MacAddress, NodeId, Port, PowerAction, PowerState, ProvisionState, Secret, Verb,
-    Wish,
+    ArtefactKind, BootInterface, BootMode, Fault, MacAddress, NodeId, Port, PowerAction, PowerState, ProvisionState,
+    Secret, Verb, Wish,
 };
 use nodes::{Filter, NodeRef, Outcome, Record, Store, StoreError, Writer};
 use serde_json::json;
@@ -27,10 +27,26 @@ fn port(node: NodeId, id: &str, address: &str) -> Port {
 }
 
 #[tokio::test]
+async fn a_node_of_an_older_store_boots_from_virtual_media() {
+    let site = Site::new();
+    let old = node("n1");
+    site.open().create_node(&old, &[]).await.unwrap();
+    let db = rusqlite::Connection::open(site.path()).unwrap();
+    let sql = "UPDATE node SET document = json_remove(document, '$.\"boot-interface\"')";
+    assert_eq!(db.execute(sql, []).unwrap(), 1);
+    db.pragma_update(None, "user_version", 1).unwrap();
+    drop(db);
+    let found = site.open().node(&NodeRef::Id(old.id)).await.unwrap().unwrap();
+    assert_eq!(found.node.boot_interface, BootInterface::IloVirtualMedia);
+    assert_eq!(found.node, old);
+}
+
+#[tokio::test]
 async fn a_node_comes_back_exactly_as_it_was_written() {
     let store = Site::new();
     let store = store.open();
     let mut full = node("n1");
+    full.boot_interface = BootInterface::IloIpxe;
     full.conductor_group = "rack 7".into();
     full.provision_state = ProvisionState::DeployWait;
     full.target_provision_state = Some(ProvisionState::Active);

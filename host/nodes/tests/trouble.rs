@@ -179,7 +179,7 @@ async fn files_that_are_no_store_are_refused_and_left_alone() {
     refused(
         site.folder.path(),
         expect![
-            "the store at FOLDER/farrier.db could not open: a newer Farrier wrote it (schema 99, this one knows 1); run that version, or restore the backup from before the upgrade"
+            "the store at FOLDER/farrier.db could not open: a newer Farrier wrote it (schema 99, this one knows 2); run that version, or restore the backup from before the upgrade"
         ],
     );
     db.pragma_update(None, "user_version", -1).unwrap();

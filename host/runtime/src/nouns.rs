@@ -23,6 +23,7 @@ spelled! { artefact_kind: model::ArtefactKind {
     model::ArtefactKind::Floppy = "floppy",
     model::ArtefactKind::BootIso = "boot-iso",
     model::ArtefactKind::ConfigDrive = "config-drive",
+    model::ArtefactKind::Netboot = "netboot",
 } }
 
 spelled! { device: model::Device {

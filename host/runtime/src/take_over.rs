@@ -148,8 +148,9 @@ pub(crate) fn check(
 
 fn slot_is_empty(observation: &Observation, kind: ArtefactKind) -> bool {
     let media = match kind.device() {
-        model::Device::Floppy => &observation.floppy,
-        model::Device::Cdrom => &observation.cdrom,
+        Some(model::Device::Floppy) => &observation.floppy,
+        Some(model::Device::Cdrom) => &observation.cdrom,
+        None => return false,
     };
     media.as_ref().is_some_and(|media| !media.inserted)
 }

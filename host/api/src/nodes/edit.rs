@@ -2,19 +2,20 @@
 
 use std::time::SystemTime;
 
-use model::{Fields, Node, NodeId};
+use model::{BootInterface, Fields, Node, NodeId, ProvisionState};
 use serde_json::{Map, Value, json};
 use wire::ironic::PatchOperation;
 
 use super::present::INTERFACES;
 use crate::error::{ApiError, ApiResult};
-use crate::state::clip;
+use crate::state::{Site, clip};
 use crate::{json_patch, secrets};
 
 /// Attributes of a node that users own.
-const WRITABLE: [&str; 9] = [
+const WRITABLE: [&str; 10] = [
     "name",
     "driver",
+    "boot_interface",
     "driver_info",
     "instance_info",
     "properties",
@@ -70,7 +71,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// A new node from the body of `POST /v1/nodes`.
-pub(super) fn create(body: Value, now: SystemTime) -> ApiResult<Node> {
+pub(super) fn create(body: Value, now: SystemTime, site: &Site) -> ApiResult<Node> {
     let Value::Object(mut body) = body else {
         let text = r#"the body is no node: {"driver": "agent_ilo", "driver_info": {…}, …}"#;
         return Err(ApiError::invalid(text));
@@ -89,6 +90,7 @@ pub(super) fn create(body: Value, now: SystemTime) -> ApiResult<Node> {
         Some(_) => return Err(ApiError::invalid("`uuid` must be a text")),
     };
     let mut node = Node::new(id, driver, now);
+    node.boot_interface = site.default_boot_interface;
     for (key, value) in &body {
         check_attribute(key, value)?;
     }
@@ -98,12 +100,12 @@ pub(super) fn create(body: Value, now: SystemTime) -> ApiResult<Node> {
             document.insert(key, value);
         }
     }
-    take(&mut node, document)?;
+    take(&mut node, document, site)?;
     Ok(node)
 }
 
 /// Applies a patch to a node; nothing is changed if any part of it is refused.
-pub(super) fn patch(node: &mut Node, operations: &[PatchOperation]) -> ApiResult<()> {
+pub(super) fn patch(node: &mut Node, operations: &[PatchOperation], site: &Site) -> ApiResult<()> {
     let mut patched = Value::Object(document(node));
     for operation in operations {
         let path = &operation.path;
@@ -122,7 +124,7 @@ pub(super) fn patch(node: &mut Node, operations: &[PatchOperation]) -> ApiResult
         let top = path.matches('/').count() == 1;
         if top && (operation.op == "remove" || value.is_null()) {
             operation.op = "replace".to_owned();
-            operation.value = Some(empty(first));
+            operation.value = Some(empty(first, site));
         } else if top && operation.op == "add" {
             operation.op = "replace".to_owned();
         }
@@ -132,9 +134,26 @@ pub(super) fn patch(node: &mut Node, operations: &[PatchOperation]) -> ApiResult
         return Err(ApiError::invalid("the patch leaves no node"));
     };
     let mut changed = node.clone();
-    take(&mut changed, patched)?;
+    take(&mut changed, patched, site)?;
+    if changed.boot_interface != node.boot_interface {
+        may_change_boot_interface(node)?;
+    }
     *node = changed;
     Ok(())
+}
+
+/// A node that is worked on or deployed has media in its slots or files on the web server, which only the boot interface that
+/// put them there takes away again.
+fn may_change_boot_interface(node: &Node) -> ApiResult<()> {
+    use ProvisionState as S;
+    let state = node.provision_state;
+    if matches!(state, S::Enroll | S::Manageable | S::Available) {
+        return Ok(());
+    }
+    Err(ApiError::Conflict(format!(
+        "node {} is in state `{state}`: `boot_interface` can be changed in enroll, manageable and available only",
+        node.id
+    )))
 }
 
 /// Refuses what users may not write, and what would be forgotten.
@@ -169,6 +188,7 @@ fn document(node: &Node) -> Map<String, Value> {
     let mut put = |key: &str, value: Value| document.insert(key.to_owned(), value);
     put("name", json!(node.name.as_ref().map(|name| name.as_str())));
     put("driver", json!(node.driver.as_str()));
+    put("boot_interface", json!(node.boot_interface.as_str()));
     put(
         "driver_info",
         Value::Object(raw(&node.driver_info, &secrets::driver_info(node))),
@@ -192,8 +212,9 @@ fn raw(fields: &Fields, shown: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-fn empty(attribute: &str) -> Value {
+fn empty(attribute: &str, site: &Site) -> Value {
     match attribute {
+        "boot_interface" => json!(site.default_boot_interface.as_str()),
         "driver_info" | "instance_info" | "properties" | "extra" => json!({}),
         "maintenance" => json!(false),
         "conductor_group" => json!(""),
@@ -202,7 +223,7 @@ fn empty(attribute: &str) -> Value {
 }
 
 /// Reads the writable part back into the node.
-fn take(node: &mut Node, mut document: Map<String, Value>) -> ApiResult<()> {
+fn take(node: &mut Node, mut document: Map<String, Value>, site: &Site) -> ApiResult<()> {
     let mut value = |key: &str| document.remove(key).unwrap_or(Value::Null);
     node.name = match text("name", value("name"))?.filter(|name| !name.is_empty()) {
         Some(name) => {
@@ -217,6 +238,8 @@ fn take(node: &mut Node, mut document: Map<String, Value>) -> ApiResult<()> {
     node.driver = driver
         .parse()
         .map_err(|error| ApiError::Invalid(format!("`/driver`: {error}")))?;
+    let interface = text("boot_interface", value("boot_interface"))?;
+    node.boot_interface = boot_interface(interface, node.boot_interface, site)?;
     let driver_info = fields("driver_info", value("driver_info"))?;
     let instance_info = fields("instance_info", value("instance_info"))?;
     node.properties = fields("properties", value("properties"))?;
@@ -240,6 +263,22 @@ fn take(node: &mut Node, mut document: Map<String, Value>) -> ApiResult<()> {
         node.fault = node.fault.take().filter(|fault| *fault == model::Fault::MediaStale);
     }
     secrets::take(node, driver_info, instance_info)
+}
+
+/// One that the site offers; what the node has already stays, whatever the site offers by now.
+fn boot_interface(text: Option<String>, has: BootInterface, site: &Site) -> ApiResult<BootInterface> {
+    let offered = site.boot_interfaces();
+    let wanted = text.as_deref().unwrap_or(site.default_boot_interface.as_str());
+    let known = wanted.parse().ok();
+    known
+        .filter(|wanted| *wanted == has || offered.contains(wanted))
+        .ok_or_else(|| {
+            let names: Vec<_> = offered.iter().map(|interface| interface.as_str()).collect();
+            let (wanted, names) = (clip(wanted), names.join(", "));
+            ApiError::Invalid(format!(
+                "`/boot_interface`: `{wanted}` is not offered here; these are: {names}"
+            ))
+        })
 }
 
 fn text(key: &str, value: Value) -> ApiResult<Option<String>> {

@@ -148,7 +148,7 @@ fn next_page(base: &Base, path: &str, params: &Params, last: &Record, limit: u32
 
 /// `POST /v1/nodes`.
 pub(crate) async fn create(State(state): State<ApiState>, headers: HeaderMap, Json(body): Json) -> ApiResult {
-    let node = edit::create(body, SystemTime::now())?;
+    let node = edit::create(body, SystemTime::now(), &state.site)?;
     let record = state.store.create_node(&node, &[]).await?;
     (state.wake)(&node.id);
     let base = Base::of(&state, &headers);
@@ -182,7 +182,7 @@ pub(crate) async fn patch(
 ) -> ApiResult {
     let operations = json_patch::parse(body)?;
     let record = state
-        .update(&node, |record| edit::patch(&mut record.node, &operations))
+        .update(&node, |record| edit::patch(&mut record.node, &operations, &state.site))
         .await?;
     (state.wake)(&record.node.id);
     let base = Base::of(&state, &headers);

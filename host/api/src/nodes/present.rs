@@ -22,9 +22,8 @@ pub(crate) const BRIEF: [&str; 7] = [
     "links",
 ];
 
-/// Interfaces of the two drivers, by Ironic's names.
-pub(crate) const INTERFACES: [(&str, &str); 6] = [
-    ("boot_interface", "ilo-virtual-media"),
+/// Interfaces of the two drivers of which there is no choice, by Ironic's names.
+pub(crate) const INTERFACES: [(&str, &str); 5] = [
     ("deploy_interface", "direct"),
     ("management_interface", "ilo"),
     ("power_interface", "ilo"),
@@ -118,7 +117,7 @@ pub(crate) fn node(record: &Record, base: &Base) -> ironic::Node {
         conductor_group: node.conductor_group.clone(),
         deploy_step: step(node, &["deploying", "wait call-back"]),
         clean_step: step(node, &["cleaning", "clean wait"]),
-        boot_interface: interface("boot_interface"),
+        boot_interface: Some(node.boot_interface.as_str().to_owned()),
         deploy_interface: interface("deploy_interface"),
         management_interface: interface("management_interface"),
         power_interface: interface("power_interface"),

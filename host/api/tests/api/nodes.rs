@@ -1,7 +1,7 @@
 //! Creating, showing, listing, patching and deleting nodes.
 
 use axum::http::StatusCode;
-use model::{ProvisionState, Secret, Wish};
+use model::{BootInterface, ProvisionState, Secret, Wish};
 use serde_json::{Value, json};
 
 use crate::lab::Lab;
@@ -58,7 +58,7 @@ async fn what_cannot_be_created_says_what_is_wrong() {
         (json!({"driver": "agent_ilo", "owner": "me"}), "`owner` is not kept"),
         (
             json!({"driver": "agent_ilo", "boot_interface": "pxe"}),
-            "always `ilo-virtual-media`",
+            "these are: ilo-virtual-media, ilo-ipxe",
         ),
         (json!({"driver": "agent_ilo", "nonsense": 1}), "`nonsense`"),
     ] {
@@ -69,6 +69,56 @@ async fn what_cannot_be_created_says_what_is_wrong() {
     let same =
         json!({"driver": "agent_ilo", "boot_interface": "ilo-virtual-media", "owner": null, "resource_class": ""});
     assert_eq!(lab.call("POST", "/v1/nodes", same).await.status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn a_boot_interface_is_chosen_among_those_offered_and_changed_while_nothing_depends_on_it() {
+    let mut lab = Lab::new();
+    let patch = |value: &str| json!([{"op": "replace", "path": "/boot_interface", "value": value}]);
+    for driver in ["agent_ilo", "iscsi_ilo"] {
+        let made = lab
+            .call(
+                "POST",
+                "/v1/nodes",
+                json!({"driver": driver, "name": driver, "boot_interface": "ilo-ipxe"}),
+            )
+            .await;
+        assert_eq!(made.json()["boot_interface"], "ilo-ipxe", "{}", made.text);
+    }
+    let refused = lab.call("PATCH", "/v1/nodes/agent_ilo", patch("ilo-pxe")).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    let offered = "`ilo-pxe` is not offered here; these are: ilo-virtual-media, ilo-ipxe";
+    assert!(refused.fault().contains(offered), "{}", refused.fault());
+    for (state, taken) in [
+        (ProvisionState::Manageable, StatusCode::OK),
+        (ProvisionState::Available, StatusCode::OK),
+        (ProvisionState::Active, StatusCode::CONFLICT),
+        (ProvisionState::DeployWait, StatusCode::CONFLICT),
+        (ProvisionState::DeployFailed, StatusCode::CONFLICT),
+    ] {
+        lab.write("agent_ilo", |node| node.provision_state = state).await;
+        let reply = lab
+            .call("PATCH", "/v1/nodes/agent_ilo", patch("ilo-virtual-media"))
+            .await;
+        assert_eq!(reply.status, taken, "{state}: {}", reply.text);
+        lab.write("agent_ilo", |node| node.boot_interface = BootInterface::IloIpxe)
+            .await;
+        let same = lab.call("PATCH", "/v1/nodes/agent_ilo", patch("ilo-ipxe")).await;
+        assert_eq!(same.status, StatusCode::OK, "what does not change is always taken");
+    }
+
+    lab.state.site.boot_interfaces = vec![BootInterface::IloIpxe];
+    lab.state.site.default_boot_interface = BootInterface::IloIpxe;
+    let id = lab.enroll("n1").await;
+    assert_eq!(
+        lab.get(&format!("/v1/nodes/{id}")).await.json()["boot_interface"],
+        "ilo-ipxe"
+    );
+    let refused = lab.call("PATCH", "/v1/nodes/n1", patch("ilo-virtual-media")).await;
+    assert!(refused.fault().ends_with("these are: ilo-ipxe"), "{}", refused.fault());
+    let driver = lab.get("/v1/drivers/agent_ilo").await.json();
+    assert_eq!(driver["default_boot_interface"], "ilo-ipxe");
+    assert_eq!(driver["enabled_boot_interfaces"], json!(["ilo-ipxe"]));
 }
 
 #[tokio::test]

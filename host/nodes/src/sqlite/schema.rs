@@ -12,7 +12,8 @@ const APPLICATION_ID: i64 = 0x4661_7272;
 const KEY_CHECK: &str = "farrier: this store's key";
 
 /// Step n leads from version n to version n + 1; a step that was released is never edited.
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
     CREATE TABLE meta(name TEXT PRIMARY KEY, value ANY) STRICT;
     INSERT INTO meta VALUES('change', 0);
 
@@ -106,7 +107,10 @@ const STEPS: &[&str] = &["
         message TEXT NOT NULL
     ) STRICT;
     CREATE INDEX event_by_node ON event(node, seq);
-"];
+",
+    // Documents of nodes name a boot interface and whether the boot was repeated from here on, and artefacts may be boot files.
+    "",
+];
 
 /// Refuses other programs' files and those of a newer Farrier, before anything of them is touched. Returns the version.
 pub(super) fn recognise(db: &Connection, place: &str) -> Result<usize, Trouble> {

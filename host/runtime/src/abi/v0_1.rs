@@ -279,7 +279,7 @@ pub(crate) async fn enter(
         Entry::Select(request, candidates) => {
             let candidates: Vec<_> = candidates.iter().map(convert::candidate_out).collect();
             let function = exports.get::<Select<'_>, Choose>(store, instance, name)?;
-            let request = convert::request_out(request);
+            let request = convert::request_out(request)?;
             let (choice,) = function.call_async(store, (node(), request, &candidates)).await?;
             choice.map(|choice| Answer::Choice(convert::choice_in(choice)))
         }

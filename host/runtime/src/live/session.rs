@@ -95,7 +95,10 @@ impl LiveSession {
         let mut artefact = None;
         // The name is unguessable, so a BMC that spells the rest of a URL in its own way is believed.
         if let Some(url) = &media.url {
-            for kind in ArtefactKind::ALL.into_iter().filter(|kind| kind.device() == device) {
+            for kind in ArtefactKind::ALL
+                .into_iter()
+                .filter(|kind| kind.device() == Some(device))
+            {
                 let recorded = self.world.artefacts.find(&self.context.node.id, kind).await?;
                 if recorded.is_some_and(|recorded| url.contains(recorded.name.expose())) {
                     artefact = Some(kind);

@@ -80,11 +80,13 @@ pub(super) fn kind_in(kind: types::ArtefactKind) -> ArtefactKind {
     }
 }
 
-pub(super) fn kind_out(kind: ArtefactKind) -> types::ArtefactKind {
+/// What the contract has no word for is none of a plugin's business: boot files are the host's own.
+pub(super) fn kind_out(kind: ArtefactKind) -> Option<types::ArtefactKind> {
     match kind {
-        ArtefactKind::Floppy => types::ArtefactKind::Floppy,
-        ArtefactKind::BootIso => types::ArtefactKind::BootIso,
-        ArtefactKind::ConfigDrive => types::ArtefactKind::ConfigDrive,
+        ArtefactKind::Floppy => Some(types::ArtefactKind::Floppy),
+        ArtefactKind::BootIso => Some(types::ArtefactKind::BootIso),
+        ArtefactKind::ConfigDrive => Some(types::ArtefactKind::ConfigDrive),
+        ArtefactKind::Netboot => None,
     }
 }
 
@@ -149,7 +151,7 @@ pub(super) fn media_out(media: calls::Media) -> types::Media {
         inserted: media.inserted,
         connected: media.connected,
         write_protected: media.write_protected,
-        artefact: media.artefact.map(kind_out),
+        artefact: media.artefact.and_then(kind_out),
         url: media.url,
     }
 }
@@ -222,12 +224,17 @@ pub(super) fn insert_options_in(options: bmc::InsertOptions) -> calls::InsertOpt
     }
 }
 
-pub(super) fn request_out(request: &Request) -> backend_selection::Request {
-    backend_selection::Request {
-        kind: kind_out(request.kind),
+pub(super) fn request_out(request: &Request) -> wasmtime::Result<backend_selection::Request> {
+    Ok(backend_selection::Request {
+        kind: kind_out(request.kind).ok_or_else(|| unknown_kind(request.kind))?,
         size: request.size,
         lifetime_s: request.lifetime_s,
-    }
+    })
+}
+
+/// The host asks plugins about media only.
+pub(super) fn unknown_kind(kind: ArtefactKind) -> wasmtime::Error {
+    wasmtime::Error::msg(format!("a plugin was asked about a {kind}, for which it has no word"))
 }
 
 pub(super) fn candidate_out(candidate: &Candidate) -> backend_selection::Candidate {
@@ -249,17 +256,19 @@ pub(super) fn choice_in(choice: backend_selection::Choice) -> Choice {
 }
 
 pub(super) fn observation_out(observation: &plan::Observation) -> take_over::Observation {
-    let artefact = |artefact: &plan::ObservedArtefact| take_over::Artefact {
-        kind: kind_out(artefact.kind),
-        backend: artefact.backend.clone(),
-        url: match artefact.url {
-            plan::UrlState::Serving => take_over::UrlState::Serving,
-            plan::UrlState::Dead => take_over::UrlState::Dead,
-            plan::UrlState::Unknown => take_over::UrlState::Unknown,
-        },
-        in_slot: artefact.in_slot,
-        expires_in_s: artefact.expires_in_s,
-        bytes_read: artefact.bytes_read,
+    let artefact = |artefact: &plan::ObservedArtefact| {
+        Some(take_over::Artefact {
+            kind: kind_out(artefact.kind)?,
+            backend: artefact.backend.clone(),
+            url: match artefact.url {
+                plan::UrlState::Serving => take_over::UrlState::Serving,
+                plan::UrlState::Dead => take_over::UrlState::Dead,
+                plan::UrlState::Unknown => take_over::UrlState::Unknown,
+            },
+            in_slot: artefact.in_slot,
+            expires_in_s: artefact.expires_in_s,
+            bytes_read: artefact.bytes_read,
+        })
     };
     let interrupted = |step: &plan::InterruptedStep| take_over::InterruptedStep {
         name: step.name.clone(),
@@ -274,7 +283,7 @@ pub(super) fn observation_out(observation: &plan::Observation) -> take_over::Obs
         power: power_out(observation.power),
         cdrom: observation.cdrom.clone().map(media_out),
         floppy: observation.floppy.clone().map(media_out),
-        artefacts: observation.artefacts.iter().map(artefact).collect(),
+        artefacts: observation.artefacts.iter().filter_map(artefact).collect(),
         agent_seen_s_ago: observation.agent_seen_s_ago,
         interrupted: observation.interrupted.as_ref().map(interrupted),
     }

@@ -4,7 +4,7 @@ use wasmtime::component::Resource;
 
 use super::convert::{
     action_in, boot_device_in, boot_iso_in, boot_mode_in, boot_mode_out, device_in, error_out, floppy_in,
-    insert_options_in, kind_in, kind_out, level_in, media_out, parameters_in, power_out,
+    insert_options_in, kind_in, kind_out, level_in, media_out, parameters_in, power_out, unknown_kind,
 };
 use super::wit::{bmc, bmc_raw, clock, config, image, inventory, log, power, state, storage, types, vmedia_service};
 use super::{Image, Location, Node};
@@ -182,7 +182,8 @@ impl image::Host for CallState {
 
 impl image::HostImage for CallState {
     fn kind(&mut self, image: Resource<Image>) -> wasmtime::Result<types::ArtefactKind> {
-        Ok(kind_out(self.broker.image(image_handle(&image))?.kind))
+        let kind = self.broker.image(image_handle(&image))?.kind;
+        kind_out(kind).ok_or_else(|| unknown_kind(kind))
     }
 
     fn digest(&mut self, image: Resource<Image>) -> wasmtime::Result<String> {
