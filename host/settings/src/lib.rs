@@ -31,6 +31,7 @@ mod machine;
 mod nearest;
 mod netboot;
 mod openstack;
+mod oslo;
 mod plugins;
 mod problem;
 mod rooms;

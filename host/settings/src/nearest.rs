@@ -2,8 +2,9 @@
 
 /// The known name nearest to `text`, if one is near enough to be a slip: at most a third of its letters differ.
 pub(crate) fn nearest<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
-    let normal = text.to_lowercase().replace('_', "-");
-    let rank = |name: &&'a str| (distance(&normal, name), *name);
+    let plain = |name: &str| name.to_lowercase().replace('_', "-");
+    let normal = plain(text);
+    let rank = |name: &&'a str| (distance(&normal, &plain(name)), *name);
     let (changes, name) = known.iter().map(rank).min()?;
     let tolerated = (name.len().max(normal.len()) / 3).max(1);
     (changes <= tolerated).then_some(name)
