@@ -31,6 +31,7 @@ mod floppy;
 mod iso9660;
 mod layout;
 mod parameters;
+mod partitions;
 mod path;
 mod read;
 mod recipe;
@@ -44,13 +45,15 @@ pub use esp::{EspError, EspSpec, GRUB_CONFIG_PATHS, esp};
 pub use fat::{FatEntry, FatError, FatReadError, FatShape, FatSpec, FatVolume, fat};
 pub use floppy::{FLOPPY_LABEL, FloppyError, FloppySpec, PARAMETERS_FILE, floppy};
 pub use iso9660::{
-    BOOT_ISO_LABEL, BootIsoSpec, Firmware, GRUB_CONFIG_PATH, IsoError, IsoSpec, KERNEL_PATH, MARKER_PATH, RAMDISK_PATH,
-    boot_iso, iso,
+    BOOT_ISO_LABEL, BootIsoSpec, Firmware, GRUB_CONFIG_PATH, IsoBootEntry, IsoEntry, IsoError, IsoFile, IsoKind, IsoNames,
+    IsoPlatform, IsoReadError, IsoSection, IsoSpec, IsoTime, IsoVolume, KERNEL_PATH, MARKER_PATH, RAMDISK_PATH, boot_iso,
+    iso,
 };
 pub use layout::{Extent, Kind, Layout, LayoutError};
 pub use parameters::ParameterError;
+pub use partitions::{Guid, Partition, PartitionError, PartitionKind, Partitions, partitions};
 pub use path::PathError;
-pub use read::ReadError;
+pub use read::{LayoutSource, ReadError};
 pub use recipe::{Recipe, RecipeError, SourceRef, WRITER_VERSION};
 pub use source::{FileSource, MemorySource, NoSources, Source, SourceMap, SourceSet};
 pub use write::{WriteError, Written};

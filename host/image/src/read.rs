@@ -78,6 +78,39 @@ impl Layout {
     }
 }
 
+/// An image as a source of its own, so that what reads files out of images ([`crate::IsoVolume`], [`crate::FatVolume`]) reads
+/// one that was never written.
+#[derive(Clone, Copy)]
+pub struct LayoutSource<'a> {
+    layout: &'a Layout,
+    sources: &'a dyn SourceSet,
+}
+
+impl<'a> LayoutSource<'a> {
+    /// An image and where the bytes of its sources come from.
+    pub fn new(layout: &'a Layout, sources: &'a dyn SourceSet) -> Self {
+        Self { layout, sources }
+    }
+}
+
+impl Source for LayoutSource<'_> {
+    fn len(&self) -> u64 {
+        self.layout.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.layout.read_at(self.sources, offset, buf).map_err(|error| {
+            let kind = match &error {
+                ReadError::OutOfRange { .. } => io::ErrorKind::UnexpectedEof,
+                ReadError::SourceMissing(_) => io::ErrorKind::NotFound,
+                ReadError::SourceTruncated { .. } => io::ErrorKind::InvalidData,
+                ReadError::SourceIo { source, .. } => source.kind(),
+            };
+            io::Error::new(kind, error)
+        })
+    }
+}
+
 pub(crate) fn open(sources: &dyn SourceSet, sha256: Sha256, needed: u64) -> Result<Arc<dyn Source>, ReadError> {
     let source = sources.open(&sha256).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => ReadError::SourceMissing(sha256),

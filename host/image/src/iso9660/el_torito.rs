@@ -10,8 +10,12 @@ use crate::content::{BootFile, Content};
 pub(super) const CATALOG_BYTES: usize = SECTOR;
 /// Sectors of 512 bytes that a BIOS loads; isolinux loads the rest itself.
 const BIOS_LOAD_SECTORS: u16 = 4;
-const PLATFORM_X86: u8 = 0;
-const PLATFORM_EFI: u8 = 0xEF;
+pub(super) const PLATFORM_X86: u8 = 0;
+pub(super) const PLATFORM_EFI: u8 = 0xEF;
+/// First byte of a section header with more sections after it, of the last one, and of an entry's extension.
+pub(super) const HEADER_MORE: u8 = 0x90;
+pub(super) const HEADER_LAST: u8 = 0x91;
+pub(super) const EXTENSION: u8 = 0x44;
 const BOOTABLE: u8 = 0x88;
 /// The patched part of isolinux: after the first 8 bytes, up to its 64th.
 const INFO_TABLE: std::ops::Range<usize> = 8..64;
@@ -108,7 +112,7 @@ pub(super) fn catalog(bios: Option<BootImage>, uefi: Option<BootImage>) -> Vec<u
         if uefi.is_some() {
             let mut header = [0; 32];
             // Last section header, with one entry.
-            header[..4].copy_from_slice(&[0x91, PLATFORM_EFI, 1, 0]);
+            header[..4].copy_from_slice(&[HEADER_LAST, PLATFORM_EFI, 1, 0]);
             out.extend(header);
         }
     }
@@ -127,12 +131,21 @@ fn validation(platform: u8) -> [u8; 32] {
     entry[1] = platform;
     entry[4..11].copy_from_slice(b"FARRIER");
     entry[30..].copy_from_slice(&[0x55, 0xAA]);
-    let sum = entry
-        .chunks_exact(2)
-        .map(|word| u16::from_le_bytes([word[0], word[1]]))
-        .fold(0u16, u16::wrapping_add);
+    let sum = sum(&entry);
     entry[28..30].copy_from_slice(&0u16.wrapping_sub(sum).to_le_bytes());
     entry
+}
+
+/// Whether this is the entry that a catalog starts with.
+pub(super) fn is_validation(entry: &[u8]) -> bool {
+    entry[0] == 1 && entry[30..32] == [0x55, 0xAA] && sum(&entry[..32]) == 0
+}
+
+fn sum(entry: &[u8]) -> u16 {
+    entry
+        .chunks_exact(2)
+        .map(|word| u16::from_le_bytes([word[0], word[1]]))
+        .fold(0, u16::wrapping_add)
 }
 
 /// A bootable entry without emulation.

@@ -6,6 +6,7 @@
 mod boot_config;
 mod el_torito;
 mod names;
+mod reader;
 mod records;
 mod tree;
 mod volume;
@@ -19,6 +20,10 @@ use crate::layout::{Kind, Layout, LayoutError};
 use crate::parameters::ParameterError;
 use crate::path::PathError;
 use volume::{Boot, Volume};
+
+pub use reader::{
+    IsoBootEntry, IsoEntry, IsoFile, IsoKind, IsoNames, IsoPlatform, IsoReadError, IsoSection, IsoTime, IsoVolume,
+};
 
 /// Volume label of a boot ISO; agents copy configuration from a volume of this name.
 pub const BOOT_ISO_LABEL: &str = "VMEDIA_BOOT_ISO";
