@@ -24,6 +24,7 @@
 //! [`Source`] and writing the file that [`Layout::write_to`] is given. Both block, so call them off the async threads.
 
 mod builder;
+mod config_drive;
 mod content;
 mod esp;
 mod fat;
@@ -40,14 +41,15 @@ mod unique;
 mod write;
 
 pub use builder::LayoutBuilder;
+pub use config_drive::{CONFIG_DRIVE_LABEL, ConfigDriveError, ConfigDriveSpec, ConfigDriveVolume, config_drive};
 pub use content::{BootFile, Content, SourceFile};
 pub use esp::{EspError, EspSpec, GRUB_CONFIG_PATHS, esp};
-pub use fat::{FatEntry, FatError, FatReadError, FatShape, FatSpec, FatVolume, fat};
+pub use fat::{FatEntry, FatError, FatReadError, FatShape, FatSpec, FatTime, FatVolume, fat};
 pub use floppy::{FLOPPY_LABEL, FloppyError, FloppySpec, PARAMETERS_FILE, floppy};
 pub use iso9660::{
-    BOOT_ISO_LABEL, BootIsoSpec, Firmware, GRUB_CONFIG_PATH, IsoBootEntry, IsoEntry, IsoError, IsoFile, IsoKind, IsoNames,
-    IsoPlatform, IsoReadError, IsoSection, IsoSpec, IsoTime, IsoVolume, KERNEL_PATH, MARKER_PATH, RAMDISK_PATH, boot_iso,
-    iso,
+    BOOT_ISO_LABEL, BootIsoSpec, Firmware, GRUB_CONFIG_PATH, IsoBootEntry, IsoEntry, IsoError, IsoFile, IsoKind,
+    IsoNames, IsoPlatform, IsoReadError, IsoSection, IsoSpec, IsoTime, IsoVolume, KERNEL_PATH, MARKER_PATH,
+    RAMDISK_PATH, boot_iso, iso,
 };
 pub use layout::{Extent, Kind, Layout, LayoutError};
 pub use parameters::ParameterError;

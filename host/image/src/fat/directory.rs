@@ -6,7 +6,6 @@ use super::names::{self, checksum};
 use super::{FatError, MAX_FILE};
 use crate::content::Content;
 use crate::path::{Dir, Node};
-use crate::unique::Taken;
 
 /// Bytes of one directory entry.
 pub(super) const ENTRY: usize = 32;
@@ -69,11 +68,11 @@ fn add<'a>(plan: &mut Plan<'a>, dir: &Dir<'a>, parent: usize, path: &str, own: u
         children: Vec::new(),
         entries: own,
     });
-    let mut taken = Taken::default();
     let mut folded = BTreeSet::new();
     let mut children = Vec::with_capacity(dir.0.len());
     let mut entries = own;
-    for (name, node) in &dir.0 {
+    let shorts = names::short(dir.0.keys().map(String::as_str));
+    for ((name, node), (short, has_long)) in dir.0.iter().zip(shorts) {
         let path = format!("{path}/{name}");
         if let Some(reason) = names::bad(name) {
             return Err(FatError::Name { path, reason });
@@ -82,7 +81,6 @@ fn add<'a>(plan: &mut Plan<'a>, dir: &Dir<'a>, parent: usize, path: &str, own: u
             let reason = "another one differs from it only in upper and lower case";
             return Err(FatError::Name { path, reason });
         }
-        let (short, has_long) = names::short(name, &mut taken);
         entries += 1 + if has_long { long_entries(name) } else { 0 };
         let target = match node {
             Node::Dir(dir) => Target::Dir(add(plan, dir, index, &path, 2)?),

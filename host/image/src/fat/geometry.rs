@@ -93,7 +93,8 @@ pub(super) fn choose(plan: &Plan<'_>, size: Option<u64>, shape: FatShape) -> Res
         if !(MIN_VOLUME..=MAX_VOLUME).contains(&size) || !size.is_multiple_of(SECTOR) {
             return Err(FatError::Size { size });
         }
-        return match fit(plan, size, shape) {
+        let fitting = fit(plan, size, shape, true).or_else(|_| fit(plan, size, shape, false));
+        return match fitting {
             Ok(fitting) => Ok(fitting),
             Err(_) => Err(FatError::TooSmall {
                 size,
@@ -105,20 +106,21 @@ pub(super) fn choose(plan: &Plan<'_>, size: Option<u64>, shape: FatShape) -> Res
         FatShape::Floppy => &[1_474_560, 2_949_120],
         FatShape::Disk => &[1 << 20],
     };
-    if let Some(fitting) = usual.iter().find_map(|size| fit(plan, *size, shape).ok()) {
+    if let Some(fitting) = usual.iter().find_map(|size| fit(plan, *size, shape, true).ok()) {
         return Ok(fitting);
     }
     let (_, geometry, places) = smallest(plan, shape, usual[usual.len() - 1])?;
     Ok((geometry, places))
 }
 
-/// The smallest multiple of 64 KiB above `from` that takes the plan, or nearly so.
+/// The smallest multiple of 64 KiB from `from` on that takes the plan.
 fn smallest(plan: &Plan<'_>, shape: FatShape, from: u64) -> Result<(u64, Geometry, Places), FatError> {
     const STEP: u64 = 64 * 1024;
-    let mut size = from.next_multiple_of(STEP);
-    loop {
-        match fit(plan, size, shape) {
-            Ok((geometry, places)) => return Ok((size, geometry, places)),
+    let from = from.next_multiple_of(STEP);
+    let mut size = from;
+    let mut found = loop {
+        match fit(plan, size, shape, true) {
+            Ok((geometry, places)) => break (size, geometry, places),
             // Each round adds what was lacking, and a larger volume never has more clusters for less room, so this ends.
             Err(lacking) => size = size.saturating_add(lacking.max(1)).next_multiple_of(STEP),
         }
@@ -128,20 +130,28 @@ fn smallest(plan: &Plan<'_>, shape: FatShape, from: u64) -> Result<(u64, Geometr
                 needed: size,
             });
         }
+    };
+    // What was lacking is counted in clusters of the size that was too small, so a step may have been too long.
+    while found.0 > from
+        && let Ok((geometry, places)) = fit(plan, found.0 - STEP, shape, true)
+    {
+        found = (found.0 - STEP, geometry, places);
     }
+    Ok(found)
 }
 
-/// Divides a volume and places the plan in it, or tells how many bytes are lacking.
-fn fit(plan: &Plan<'_>, size: u64, shape: FatShape) -> Result<(Geometry, Places), u64> {
+/// Divides a volume and places the plan in it, or tells how many bytes are lacking. `aligned`: with room lost between large
+/// sources, for what it is worth when the image is written.
+fn fit(plan: &Plan<'_>, size: u64, shape: FatShape, aligned: bool) -> Result<(Geometry, Places), u64> {
     let geometry = divide(plan, size, shape).ok_or(SECTOR)?;
-    match place(plan, &geometry) {
+    match place(plan, &geometry, aligned) {
         Ok(places) => Ok((geometry, places)),
         Err(needed) => Err((needed - u64::from(geometry.clusters)) * geometry.cluster_bytes()),
     }
 }
 
 /// Gives directories, then files, one run of clusters each; the error is the number of clusters that it would take.
-fn place(plan: &Plan<'_>, geometry: &Geometry) -> Result<Places, u64> {
+fn place(plan: &Plan<'_>, geometry: &Geometry, aligned: bool) -> Result<Places, u64> {
     let cluster = geometry.cluster_bytes();
     let mut next = 0u64;
     let mut used = 0u64;
@@ -151,9 +161,11 @@ fn place(plan: &Plan<'_>, geometry: &Geometry) -> Result<Places, u64> {
         _ => ((dir.entries * ENTRY).max(1) as u64, false),
     });
     let files = plan.files.iter().map(|file| {
-        let aligned =
-            matches!(file.content, Content::Source(_) | Content::Layout(_)) && file.content.len() >= ALIGN_FROM;
-        (file.content.len(), aligned)
+        let is_source = matches!(file.content, Content::Source(_) | Content::Layout(_));
+        (
+            file.content.len(),
+            aligned && is_source && file.content.len() >= ALIGN_FROM,
+        )
     });
     for (len, aligned) in dirs.chain(files) {
         let count = len.div_ceil(cluster);
@@ -329,7 +341,34 @@ mod tests {
         }
     }
 
+    fn fits(content: &Content, size: u64, shape: FatShape) -> bool {
+        let mut root = Dir::default();
+        root.0.insert("file".to_owned(), crate::path::Node::File(content));
+        fit(&directory::plan(&root, true).unwrap(), size, shape, true).is_ok()
+    }
+
     proptest! {
+        #[test]
+        fn no_smaller_volume_would_do_unless_it_has_a_usual_size(
+            len in prop_oneof![0..4_000_000u64, 0..3_000_000_000u64],
+            is_floppy in any::<bool>(),
+        ) {
+            let shape = if is_floppy { FatShape::Floppy } else { FatShape::Disk };
+            let content = Content::Source(crate::SourceFile { sha256: model::Sha256([1; 32]), len });
+            let mut root = Dir::default();
+            root.0.insert("file".to_owned(), crate::path::Node::File(&content));
+            let (geometry, _) = choose(&directory::plan(&root, true).unwrap(), None, shape).unwrap();
+            let size = u64::from(geometry.sectors) * SECTOR;
+            prop_assert!(fits(&content, size, shape));
+            let usual = match shape {
+                FatShape::Floppy => 2_949_120,
+                FatShape::Disk => 1 << 20,
+            };
+            prop_assert!(size <= usual || !fits(&content, size - (64 << 10), shape), "{size}");
+            // Tables, root and alignment are small beside what they are for.
+            prop_assert!(size <= usual || size < len + len / 64 + (200 << 10), "{size} for {len}");
+        }
+
         #[test]
         fn a_reader_of_large_volumes_does_too(
             sectors in prop_oneof![40_000..4_000_000u64, 40_000..MAX_VOLUME / SECTOR],

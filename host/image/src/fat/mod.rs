@@ -3,6 +3,7 @@
 //! The size decides the type, as every reader does (it counts clusters). Files lie in one run each, so a file that is a
 //! source stays a source in the layout.
 
+mod chain;
 mod directory;
 mod geometry;
 mod names;
@@ -10,7 +11,7 @@ mod reader;
 mod writer;
 
 pub use geometry::FatShape;
-pub use reader::{FatEntry, FatReadError, FatVolume};
+pub use reader::{FatEntry, FatReadError, FatTime, FatVolume};
 
 use std::collections::HashMap;
 

@@ -34,23 +34,37 @@ pub(super) fn bad(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The 8.3 name of a file, unlike every one in `taken`, and whether a long name has to stand beside it.
+/// The 8.3 names of one directory's long names, in their order, and whether the long name has to stand beside each.
+///
+/// The names must differ in more than case. Those that are 8.3 names themselves keep them, whatever comes before: a number
+/// that is appended to another one must not make it answer to a name that is a file's own.
 ///
 /// Lower-case names get a long name rather than the case bits that only some readers know.
-pub(super) fn short(name: &str, taken: &mut Taken<[u8; 11]>) -> ([u8; 11], bool) {
-    let (base, extension) = match name.rfind('.') {
-        Some(0) | None => (name, ""),
-        Some(dot) => (&name[..dot], &name[dot + 1..]),
-    };
-    let (base, base_kept) = squeeze(base, 8);
-    let (extension, extension_kept) = squeeze(extension, 3);
-    if base_kept && extension_kept && !base.is_empty() {
-        let plain = join(&base, &extension);
-        if taken.take(plain) {
-            let is_upper = !name.bytes().any(|byte| byte.is_ascii_lowercase());
-            return (plain, !is_upper);
-        }
+pub(super) fn short<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<([u8; 11], bool)> {
+    let mut taken = Taken::default();
+    let own: Vec<Option<[u8; 11]>> = names.clone().map(plain).collect();
+    for name in own.iter().flatten() {
+        taken.take(*name);
     }
+    let given = names.zip(own).map(|(name, own)| match own {
+        Some(own) => (own, name.bytes().any(|byte| byte.is_ascii_lowercase())),
+        None => (numbered(name, &mut taken), true),
+    });
+    given.collect()
+}
+
+/// The name as an 8.3 name, if that loses nothing but case.
+fn plain(name: &str) -> Option<[u8; 11]> {
+    let (base, extension) = parts(name);
+    let ((base, base_kept), (extension, extension_kept)) = (squeeze(base, 8), squeeze(extension, 3));
+    // A dot with nothing behind it is no part of an 8.3 name.
+    (base_kept && extension_kept && !base.is_empty() && !name.ends_with('.')).then(|| join(&base, &extension))
+}
+
+/// An 8.3 name with the first number that nobody has.
+fn numbered(name: &str, taken: &mut Taken<[u8; 11]>) -> [u8; 11] {
+    let (base, extension) = parts(name);
+    let ((base, _), (extension, _)) = (squeeze(base, 8), squeeze(extension, 3));
     let numbered = |number: u32| {
         let tail = format!("~{number}");
         let mut stem = base.clone();
@@ -59,7 +73,14 @@ pub(super) fn short(name: &str, taken: &mut Taken<[u8; 11]>) -> ([u8; 11], bool)
         join(&stem, &extension)
     };
     let stem = join(&base[..base.len().min(STEM)], &extension);
-    (taken.take_numbered(stem, numbered), true)
+    taken.take_numbered(stem, numbered)
+}
+
+fn parts(name: &str) -> (&str, &str) {
+    match name.rfind('.') {
+        Some(0) | None => (name, ""),
+        Some(dot) => (&name[..dot], &name[dot + 1..]),
+    }
 }
 
 /// Upper-case short-name characters of a part, at most `len`, and whether that lost nothing but case.
@@ -178,37 +199,49 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::{Duration, Instant};
 
+    fn shortened(names: &[&str]) -> Vec<(String, bool)> {
+        let given = short(names.iter().copied()).into_iter();
+        given
+            .map(|(short, long)| (std::str::from_utf8(&short).unwrap().to_owned(), long))
+            .collect()
+    }
+
     #[test]
     fn short_names_are_legal_and_unlike_each_other() {
-        let mut taken = Taken::default();
-        let mut check = |name: &str, expected: &str, long: bool| {
-            let (short, needs_long) = short(name, &mut taken);
-            assert_eq!(
-                (std::str::from_utf8(&short).unwrap(), needs_long),
-                (expected, long),
-                "{name}"
-            );
-        };
-        check("BOOTX64.EFI", "BOOTX64 EFI", false);
-        check("grub.cfg", "GRUB    CFG", true);
-        check("GRUB.cfg", "GRUB~1  CFG", true);
-        check("parameters.txt", "PARAME~1TXT", true);
-        check("parameters.text", "PARAME~1TEX", true);
-        check("parametersX.txt", "PARAME~2TXT", true);
-        check("a.b.c", "AB~1    C  ", true);
-        check(".hidden", "HIDDEN~1   ", true);
-        check("ünïcode", "_N_COD~1   ", true);
-        check("...x", "~1      X  ", true);
+        let cases = [
+            ("BOOTX64.EFI", "BOOTX64 EFI", false),
+            ("grub.cfg", "GRUB    CFG", true),
+            ("README", "README     ", false),
+            ("parameters.txt", "PARAME~1TXT", true),
+            ("parameters.text", "PARAME~1TEX", true),
+            ("parametersX.txt", "PARAME~2TXT", true),
+            ("a.b.c", "AB~1    C  ", true),
+            (".hidden", "HIDDEN~1   ", true),
+            ("ünïcode", "_N_COD~1   ", true),
+            ("...x", "~1      X  ", true),
+        ];
+        let found = shortened(&cases.map(|(name, ..)| name));
+        for ((name, short, long), found) in cases.into_iter().zip(found) {
+            assert_eq!(found, (short.to_owned(), long), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_number_never_makes_a_name_answer_to_what_is_another_ones_own() {
+        let (mine, other) = ("PARAME~1TXT".to_owned(), "PARAME~2TXT".to_owned());
+        for names in [["parameters.txt", "parame~1.txt"], ["parame~1.txt", "parameters.txt"]] {
+            let found = shortened(&names);
+            let own = names.iter().position(|name| *name == "parame~1.txt").unwrap();
+            assert_eq!(found[own], (mine.clone(), true));
+            assert_eq!(found[1 - own], (other.clone(), true));
+        }
     }
 
     #[test]
     fn twenty_thousand_like_names_get_as_many_short_ones_soon() {
-        let mut taken = Taken::default();
-        let mut all = BTreeSet::new();
         let start = Instant::now();
-        for i in 0..20_000 {
-            all.insert(short(&format!("long file name {i}.text"), &mut taken).0);
-        }
+        let names: Vec<String> = (0..20_000).map(|i| format!("long file name {i}.text")).collect();
+        let all: BTreeSet<_> = short(names.iter().map(String::as_str)).into_iter().collect();
         assert_eq!(all.len(), 20_000);
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     }

@@ -4,8 +4,10 @@
 //! lies outside of it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 
+use super::chain::Chain;
 use super::directory::ENTRY;
 use super::names::{LongName, latin, short_name};
 use crate::source::Source;
@@ -18,8 +20,6 @@ const MAX_DEPTH: usize = 32;
 const MAX_DIRECTORY: u64 = 65_536 * ENTRY as u64;
 /// Bytes of all directories together: in a damaged volume many may share the same clusters.
 const MAX_DIRECTORIES: usize = 64 << 20;
-/// Bytes of the allocation table that are kept at a time.
-const WINDOW: usize = 4096;
 
 /// Why a volume cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,14 @@ pub enum FatReadError {
     /// The image has no boot sector that describes a FAT volume.
     #[error("this is no FAT volume: {0}")]
     NotFat(&'static str),
+    /// The image ends before the volume does.
+    #[error("the image was cut short: the FAT volume in it has {needed} bytes, and there are {found}")]
+    Truncated {
+        /// Bytes that the volume has.
+        needed: u64,
+        /// Bytes of the image.
+        found: u64,
+    },
     /// The volume contradicts itself.
     #[error("the FAT volume is damaged at {path:?}: {reason}")]
     Damaged {
@@ -49,6 +57,9 @@ pub enum FatReadError {
     /// The image could not be read.
     #[error("reading the image failed")]
     Io(#[source] io::Error),
+    /// What was read could not be written.
+    #[error("writing what was read failed")]
+    Write(#[source] io::Error),
 }
 
 /// A file or directory of a volume.
@@ -60,19 +71,48 @@ pub struct FatEntry {
     pub is_dir: bool,
     /// Bytes of a file; 0 for a directory.
     pub len: u32,
-    cluster: u32,
+    /// When it was last written, as the volume says, in the time zone of whoever wrote it; `None` if it says nothing.
+    pub modified: Option<FatTime>,
+    pub(super) cluster: u32,
+}
+
+/// A time as FAT keeps it: no time zone, steps of two seconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FatTime {
+    date: u16,
+    time: u16,
+}
+
+impl FatTime {
+    fn of(entry: &[u8]) -> Option<Self> {
+        let date = u16::from_le_bytes([entry[24], entry[25]]);
+        let time = u16::from_le_bytes([entry[22], entry[23]]);
+        (date != 0).then_some(Self { date, time })
+    }
+}
+
+impl fmt::Display for FatTime {
+    /// `2000-01-31 23:59:58`; a damaged volume may hold a day 0 or an hour 31.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (date, time) = (self.date, self.time);
+        let (year, month, day) = (1980 + (date >> 9), date >> 5 & 15, date & 31);
+        let (hour, minute, second) = (time >> 11, time >> 5 & 63, (time & 31) * 2);
+        write!(f, "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+    }
 }
 
 /// An opened volume.
 pub struct FatVolume<'a> {
-    image: &'a dyn Source,
-    bits: u64,
-    table: u64,
-    table_bytes: u64,
+    pub(super) image: &'a dyn Source,
+    pub(super) bits: u64,
+    pub(super) table: u64,
+    pub(super) table_bytes: u64,
     root: Root,
-    data: u64,
-    cluster_bytes: u64,
-    clusters: u64,
+    pub(super) data: u64,
+    pub(super) cluster_bytes: u64,
+    pub(super) clusters: u64,
+    size: u64,
+    serial: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -97,6 +137,11 @@ impl<'a> FatVolume<'a> {
         if boot[510..] != [0x55, 0xAA] {
             return Err(not("its boot sector has no signature"));
         }
+        match &boot[3..11] {
+            b"EXFAT   " => return Err(not("it is exFAT, which is another format")),
+            b"NTFS    " => return Err(not("it is NTFS")),
+            _ => {}
+        }
         if !sector.is_power_of_two() || !(512..=4096).contains(&sector) || !per_cluster.is_power_of_two() {
             return Err(not("its sector or cluster size is none that FAT has"));
         }
@@ -110,39 +155,75 @@ impl<'a> FatVolume<'a> {
         let root_sectors = (root_entries * ENTRY as u64).div_ceil(sector);
         let before = reserved + tables * table_sectors + root_sectors;
         let clusters = sectors.saturating_sub(before) / per_cluster;
-        if clusters == 0 || sectors * sector > image.len() {
-            return Err(not("its size is not that of the image"));
+        if clusters == 0 {
+            return Err(not("it has no room for a file"));
         }
+        // Only FAT32 keeps the length of its table in 32 bits, and that is what Linux and mtools go by: small volumes
+        // that were made as FAT32 have fewer clusters than the specification wants.
+        let is_fat32 = word(22) == 0;
         let bits = match clusters {
+            _ if is_fat32 => 32,
             0..=4084 => 12,
-            4085..=65_524 => 16,
-            _ => 32,
+            _ => 16,
         };
         if (clusters + 2) * bits > table_sectors * sector * 8 {
             return Err(not("its allocation table is too short for its size"));
         }
-        let root_at = (reserved + tables * table_sectors) * sector;
+        let size = sectors * sector;
+        if size > image.len() {
+            let found = image.len();
+            return Err(FatReadError::Truncated { needed: size, found });
+        }
+        // Flags of FAT32: the tables are no mirrors, and this one counts.
+        let flags = word(40);
+        let active = if is_fat32 && flags & 0x80 != 0 { flags & 0x0F } else { 0 };
+        if active >= tables {
+            return Err(not("the allocation table that it says is in use is not there"));
+        }
+        let extended = if is_fat32 { 64 } else { 36 };
         Ok(Self {
             image,
             bits,
-            table: reserved * sector,
+            table: (reserved + active * table_sectors) * sector,
             table_bytes: table_sectors * sector,
-            root: match bits {
-                32 => Root::Cluster(long(44)),
-                _ => Root::Fixed {
-                    at: root_at,
+            root: match is_fat32 {
+                true => Root::Cluster(long(44)),
+                false => Root::Fixed {
+                    at: (reserved + tables * table_sectors) * sector,
                     bytes: root_entries * ENTRY as u64,
                 },
             },
             data: before * sector,
             cluster_bytes: per_cluster * sector,
             clusters,
+            size,
+            serial: matches!(boot[extended + 2], 0x28 | 0x29).then(|| long(extended + 3)),
         })
     }
 
     /// 12, 16 or 32.
     pub fn fat_bits(&self) -> u64 {
         self.bits
+    }
+
+    /// Bytes of the volume; the image may be longer.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes of one cluster.
+    pub fn cluster_bytes(&self) -> u64 {
+        self.cluster_bytes
+    }
+
+    /// Clusters for files and directories.
+    pub fn clusters(&self) -> u64 {
+        self.clusters
+    }
+
+    /// The number that the volume was given when it was made, if it has one; Linux shows it as its UUID.
+    pub fn serial(&self) -> Option<u32> {
+        self.serial
     }
 
     /// The label that the root directory holds.
@@ -163,29 +244,6 @@ impl<'a> FatVolume<'a> {
         let mut listing = Listing::default();
         self.list(None, "", 0, &mut listing)?;
         Ok(listing.found)
-    }
-
-    /// The bytes of a file that [`FatVolume::entries`] found, if they are at most `limit`.
-    pub fn read(&self, file: &FatEntry, limit: u32) -> Result<Vec<u8>, FatReadError> {
-        if file.len > limit {
-            return Err(FatReadError::TooLarge {
-                path: file.path.clone(),
-                len: file.len,
-                limit,
-            });
-        }
-        let mut bytes = Vec::new();
-        let mut left = u64::from(file.len);
-        let mut chain = Chain::new(self, file.cluster);
-        while left > 0 {
-            let at = chain
-                .next(&file.path)?
-                .ok_or_else(|| damaged(&file.path, "its chain ends before its length"))?;
-            let part = left.min(self.cluster_bytes);
-            self.append(&mut bytes, at, part)?;
-            left -= part;
-        }
-        Ok(bytes)
     }
 
     fn list(&self, dir: Option<u32>, path: &str, depth: usize, listing: &mut Listing) -> Result<(), FatReadError> {
@@ -234,6 +292,7 @@ impl<'a> FatVolume<'a> {
                 path: path.clone(),
                 is_dir,
                 len,
+                modified: FatTime::of(entry),
                 cluster,
             });
             if is_dir {
@@ -269,7 +328,7 @@ impl<'a> FatVolume<'a> {
         Ok(bytes)
     }
 
-    fn append(&self, bytes: &mut Vec<u8>, at: u64, len: u64) -> Result<(), FatReadError> {
+    pub(super) fn append(&self, bytes: &mut Vec<u8>, at: u64, len: u64) -> Result<(), FatReadError> {
         let start = bytes.len();
         let len = usize::try_from(len).map_err(|_| FatReadError::NotFat("a cluster does not fit into memory"))?;
         bytes.resize(start + len, 0);
@@ -286,69 +345,9 @@ struct Listing {
     directory_bytes: usize,
 }
 
-fn damaged(path: &str, reason: &'static str) -> FatReadError {
+pub(super) fn damaged(path: &str, reason: &'static str) -> FatReadError {
     let path = path.to_owned();
     FatReadError::Damaged { path, reason }
-}
-
-/// Follows a chain of clusters. It never ends by itself if it is a ring: who follows it bounds it.
-struct Chain<'a> {
-    volume: &'a FatVolume<'a>,
-    next: Option<u32>,
-    window: Vec<u8>,
-    window_at: u64,
-}
-
-impl<'a> Chain<'a> {
-    fn new(volume: &'a FatVolume<'a>, first: u32) -> Self {
-        Self {
-            volume,
-            next: Some(first),
-            window: Vec::new(),
-            window_at: 0,
-        }
-    }
-
-    /// Where the next cluster starts in the image.
-    fn next(&mut self, path: &str) -> Result<Option<u64>, FatReadError> {
-        let Some(cluster) = self.next else { return Ok(None) };
-        let number = u64::from(cluster);
-        if !(2..self.volume.clusters + 2).contains(&number) {
-            return Err(damaged(path, "its chain leaves the volume"));
-        }
-        let entry = self.entry(number)?;
-        let last = match self.volume.bits {
-            12 => 0xFF8,
-            16 => 0xFFF8,
-            _ => 0x0FFF_FFF8,
-        };
-        self.next = (entry < last).then_some(entry);
-        Ok(Some(self.volume.data + (number - 2) * self.volume.cluster_bytes))
-    }
-
-    fn entry(&mut self, cluster: u64) -> Result<u32, FatReadError> {
-        let bit = cluster * self.volume.bits;
-        let at = bit / 8;
-        // Four bytes, or what is left of the table: a FAT12 entry at its end has only two.
-        let end = (at + 4).min(self.volume.table_bytes);
-        if at < self.window_at || end > self.window_at + self.window.len() as u64 {
-            let len = (WINDOW as u64).min(self.volume.table_bytes - at);
-            self.window.clear();
-            self.volume.append(&mut self.window, self.volume.table + at, len)?;
-            self.window_at = at;
-        }
-        let mut bytes = [0; 4];
-        let start = usize::try_from(at - self.window_at).unwrap_or(usize::MAX);
-        for (to, from) in bytes.iter_mut().zip(self.window.iter().skip(start)) {
-            *to = *from;
-        }
-        let number = u32::from_le_bytes(bytes);
-        Ok(match self.volume.bits {
-            12 => (number >> (bit % 8)) & 0xFFF,
-            16 => number & 0xFFFF,
-            _ => number & 0x0FFF_FFFF,
-        })
-    }
 }
 
 #[cfg(test)]

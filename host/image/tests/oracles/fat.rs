@@ -10,7 +10,7 @@ use image::{
 
 use crate::{Written, efi_binaries, pattern, run, source, sources, write};
 
-fn fsck(image: &Written) {
+pub(crate) fn fsck(image: &Written) {
     let report = run("dosfstools", "fsck.vfat", &["-n", "-v", image.path()]);
     for complaint in ["differ", "rong", "rphan", "ad ", "nvalid", "lost", "Reclaimed", "Dirty"] {
         assert!(!report.contains(complaint), "fsck.vfat complains: {report}");
@@ -201,4 +201,60 @@ fn our_reader_reads_what_mkfs_and_mtools_wrote() {
             );
         }
     }
+}
+
+/// Linux and fsck.vfat take a volume for FAT32 by its boot sector, however few clusters it has. mtools does not, so the file
+/// is put in by hand.
+#[test]
+fn our_reader_takes_small_volumes_for_fat32_if_they_were_made_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = Written::at(dir, "image");
+    let options = ["-F", "32", "-s", "8", "-f", "2", "-n", "EFISYSTEM", "-C"];
+    run(
+        "dosfstools",
+        "mkfs.vfat",
+        &[&options[..], &[image.path(), "34000"]].concat(),
+    );
+    let mut bytes = fs::read(&image.path).unwrap();
+    let number = |at: usize| usize::try_from(u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())).unwrap();
+    let reserved = usize::from(u16::from_le_bytes([bytes[14], bytes[15]])) * 512;
+    let table_bytes = number(36) * 512;
+    let data = reserved + 2 * table_bytes;
+    let free = u32::try_from(number(512 + 488) - 2).unwrap();
+    let content = pattern(1, 5000);
+    // Clusters 3 and 4; the root is cluster 2, and its first entry is the label.
+    for table in [reserved, reserved + table_bytes] {
+        bytes[table + 12..table + 20].copy_from_slice(&[4, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0x0F]);
+    }
+    let mut entry = *b"A FILE  BIN\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x03\0\0\0\0\0";
+    entry[28..].copy_from_slice(&5000u32.to_le_bytes());
+    bytes[data + 32..data + 64].copy_from_slice(&entry);
+    bytes[data + 4096..data + 4096 + 5000].copy_from_slice(&content);
+    // The free clusters that are on record, at their place in sector 1.
+    bytes[512 + 488..512 + 492].copy_from_slice(&free.to_le_bytes());
+    fs::write(&image.path, bytes).unwrap();
+    let report = run("dosfstools", "fsck.vfat", &["-n", "-v", image.path()]);
+    assert!(
+        report.contains("32 bit entries") && report.contains("2 files"),
+        "{report}"
+    );
+
+    let source = FileSource::open(&image.path).unwrap();
+    let volume = FatVolume::open(&source).unwrap();
+    assert!(volume.clusters() < 65_525, "{}", volume.clusters());
+    assert_eq!(
+        (volume.fat_bits(), volume.label().unwrap().as_deref()),
+        (32, Some("EFISYSTEM"))
+    );
+    assert_eq!(volume.free_clusters().unwrap(), u64::from(free));
+    let entries = volume.entries().unwrap();
+    assert_eq!((entries[0].path.as_str(), entries.len()), ("A FILE.BIN", 1));
+    assert!(volume.read(&entries[0], u32::MAX).unwrap() == content);
+    let said = run(
+        "util-linux",
+        "blkid",
+        &["-p", "-s", "UUID", "-o", "value", image.path()],
+    );
+    let serial = volume.serial().unwrap();
+    assert_eq!(said.trim_end(), format!("{:04X}-{:04X}", serial >> 16, serial & 0xFFFF));
 }

@@ -6,6 +6,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod fat;
+mod fat_sizes;
+mod fat_trees;
 mod iso;
 
 use std::fs;
@@ -37,24 +39,36 @@ fn pattern(seed: u64, len: usize) -> Bytes {
 
 /// Runs a tool that has to be there and to succeed; both its streams, as text.
 fn run(package: &str, tool: &str, arguments: &[&str]) -> String {
+    let (stdout, stderr) = run_both(package, tool, arguments);
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr)
+    )
+}
+
+/// As [`run`], for what is no text: standard output alone.
+fn run_bytes(package: &str, tool: &str, arguments: &[&str]) -> Vec<u8> {
+    run_both(package, tool, arguments).0
+}
+
+fn run_both(package: &str, tool: &str, arguments: &[&str]) -> (Vec<u8>, Vec<u8>) {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(tool)
         .args(arguments)
         .env("PATH", path)
         .env("MTOOLS_SKIP_CHECK", "0")
+        .env("LC_ALL", "C.UTF-8")
         .output()
         .unwrap_or_else(|error| panic!("{tool} is needed (Debian package {package}): {error}"));
-    let text = format!(
-        "{}{}",
+    assert!(
+        output.status.success(),
+        "{tool} {arguments:?}: {}\n{}{}",
+        output.status,
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(
-        output.status.success(),
-        "{tool} {arguments:?}: {}\n{text}",
-        output.status
-    );
-    text
+    (output.stdout, output.stderr)
 }
 
 fn file_of(package: &str, path: &str) -> Bytes {
@@ -69,6 +83,11 @@ struct Written {
 }
 
 impl Written {
+    fn at(dir: tempfile::TempDir, name: &str) -> Self {
+        let path = dir.path().join(name);
+        Self { path, _dir: dir }
+    }
+
     fn path(&self) -> &str {
         self.path.to_str().unwrap()
     }
@@ -76,11 +95,11 @@ impl Written {
 
 fn write(layout: &Layout, sources: &SourceMap) -> Written {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("image");
-    let file = fs::File::create(&path).unwrap();
+    let written = Written::at(dir, "image");
+    let file = fs::File::create(&written.path).unwrap();
     layout.write_to(sources, &file).unwrap();
     assert_eq!(file.metadata().unwrap().len(), layout.size());
-    Written { path, _dir: dir }
+    written
 }
 
 fn sources(contents: &[Bytes]) -> SourceMap {
