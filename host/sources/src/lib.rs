@@ -21,6 +21,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -74,6 +75,8 @@ pub struct SourcesConfig {
     pub allowed_file_paths: Vec<PathBuf>,
     /// Whether servers on this machine and on its link may be asked.
     pub allow_local_addresses: bool,
+    /// Addresses of this machine or its link that may be asked all the same: those of the site's own web servers.
+    pub allowed_addresses: Vec<IpAddr>,
     /// PEM file of CAs to trust beside the machine's own; read again when it changes.
     pub ca: Option<PathBuf>,
     /// What web servers are logged in to with, beside what stands in a reference itself.
@@ -110,6 +113,7 @@ impl SourcesConfig {
             max_unpacked_bytes: 64 << 30,
             allowed_file_paths: Vec::new(),
             allow_local_addresses: false,
+            allowed_addresses: Vec::new(),
             ca: None,
             logins: Vec::new(),
             proxy: None,

@@ -96,7 +96,12 @@ pub struct Disk {
 
 /// Checks an image by its first [`HEAD`] and its last [`TAIL`] bytes (or all of a shorter one). `tail` is `None` where it
 /// could not be had, and `len` where nobody tells it. Compressed images are looked at once they are unpacked.
-pub fn inspect(head: &[u8], tail: Option<&[u8]>, len: Option<u64>, declared: Option<DiskFormat>) -> Result<Disk, ImageError> {
+pub fn inspect(
+    head: &[u8],
+    tail: Option<&[u8]>,
+    len: Option<u64>,
+    declared: Option<DiskFormat>,
+) -> Result<Disk, ImageError> {
     if len == Some(0) || head.is_empty() {
         return Err(ImageError::Empty);
     }

@@ -106,7 +106,7 @@ impl Http {
             Some(Host::Domain(_)) | None => Vec::new(),
         };
         for address in found {
-            address::check(host, address).map_err(|local| local_error(&local, shown))?;
+            address::check(host, address, &self.allowed).map_err(|local| local_error(&local, shown))?;
         }
         Ok(())
     }

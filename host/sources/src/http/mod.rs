@@ -1,6 +1,7 @@
 //! Sources of servers: bounded, resumed after a cut, and not fetched again while the server says that nothing changed.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const FRUITLESS: u32 = 2;
 /// Attempts in all.
 const ATTEMPTS: u32 = 32;
-/// Before an attempt.
+/// Before an attempt, for each fruitless one before it.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// User and password for a server.
@@ -52,6 +53,7 @@ pub struct Login {
 pub(crate) struct Http {
     client: Trusting,
     allow_local: bool,
+    allowed: Arc<[IpAddr]>,
     proxied: bool,
     logins: Vec<Login>,
     openstack: Option<Client>,
@@ -113,6 +115,8 @@ impl Http {
     pub(crate) fn new(config: &SourcesConfig) -> Result<Self, SourceError> {
         let wrong = |reason: String| SourceError::Settings { reason };
         let allow_local = config.allow_local_addresses;
+        let allowed: Arc<[IpAddr]> = config.allowed_addresses.iter().map(IpAddr::to_canonical).collect();
+        let exceptions = Arc::clone(&allowed);
         let proxy = match &config.proxy {
             Some(url) => {
                 let proxy = reqwest::Proxy::all(url.expose());
@@ -127,12 +131,15 @@ impl Http {
                 // It is the proxy that names are resolved for here; see `ask` for the others.
                 Some(proxy) => builder.proxy(proxy.clone()),
                 None if allow_local => builder,
-                None => builder.dns_resolver(Outside),
+                None => builder.dns_resolver(Outside {
+                    allowed: Arc::clone(&exceptions),
+                }),
             }
         };
         Ok(Self {
             client: Trusting::new(config.ca.as_deref(), build).map_err(|error| wrong(error.to_string()))?,
             allow_local,
+            allowed,
             proxied,
             logins: config.logins.clone(),
             openstack: config.openstack.clone(),
@@ -150,9 +157,8 @@ impl Http {
         let mut begun: Option<Known> = None;
         let mut fruitless = 0;
         for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                sleep(PAUSE * fruitless.max(1)).await;
-            }
+            // A cut that came after something new may be asked after at once.
+            sleep(PAUSE * fruitless).await;
             let range = begun
                 .as_ref()
                 .filter(|_| terms.resume && download.len > 0)

@@ -4,6 +4,8 @@
 
 mod bounds;
 mod files;
+mod hostile;
+mod resume;
 mod server;
 mod web;
 
