@@ -37,13 +37,17 @@ mod backoff;
 mod error;
 mod gate;
 mod http;
+mod image_url;
+mod names;
 mod quirks;
 pub mod redfish;
+pub mod ribcl;
 mod text;
 pub mod trace;
 
 pub use access::{BmcConfig, Ca, Deadlines, Protocols, Tls};
 pub use error::BmcError;
+pub use quirks::takes_url_queries;
 
 /// The BMC of one server.
 #[async_trait]
@@ -62,6 +66,15 @@ pub trait Bmc: Send + Sync {
     async fn eject_media(&self, device: Device) -> Result<(), BmcError>;
     /// What the server boots from next (`persistent`: from now on).
     async fn set_boot_device(&self, device: BootDevice, persistent: bool) -> Result<(), BmcError>;
+    /// What the server will boot from, in the BMC's own words.
+    async fn boot_settings(&self) -> Result<BootSettings, BmcError> {
+        Err(without(names::BOOT_SETTINGS))
+    }
+    /// Where UEFI HTTP boot fetches from; the boot device is set apart.
+    async fn set_http_boot_url(&self, url: &model::Secret) -> Result<(), BmcError> {
+        let _ = url;
+        Err(without(names::SET_HTTP_BOOT))
+    }
     /// The firmware mode that the next boot will use.
     async fn boot_mode(&self) -> Result<BootMode, BmcError>;
     /// Changes the firmware mode at the next boot.
@@ -72,8 +85,32 @@ pub trait Bmc: Send + Sync {
     async fn set_secure_boot(&self, enabled: bool) -> Result<(), BmcError>;
     /// One Redfish request as given, path under `/redfish/v1`, on the BMC's own origin; for vendor extensions.
     async fn raw_redfish(&self, method: &str, path: &str, body: Option<&str>) -> Result<RawReply, BmcError>;
+    /// One RIBCL command by name; the wrapper, the envelope and the login are added. An argument is an attribute, or a child
+    /// element that bears it as its `VALUE`. Returns what was asked for as well-formed XML. For vendor extensions.
+    async fn raw_ribcl(&self, command: &str, arguments: &[(String, String)]) -> Result<String, BmcError> {
+        let _ = (command, arguments);
+        Err(without(names::RAW))
+    }
     /// Ends the session, if there is one.
     async fn close(&self);
+}
+
+/// Of a function that a transport does not have.
+fn without(action: &'static str) -> BmcError {
+    BmcError::Unsupported {
+        address: model::BmcAddress("the BMC".to_owned()),
+        action,
+        reason: "the protocol that it is spoken to by has no such function".to_owned(),
+    }
+}
+
+/// What a server will boot from, in the BMC's own words.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BootSettings {
+    /// The device of the next boot alone, if one is set.
+    pub once: Option<String>,
+    /// What is tried otherwise, first to last.
+    pub order: Vec<String>,
 }
 
 /// What to insert.

@@ -4,58 +4,12 @@ use model::{Device, Media};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use url::Url;
 
 use super::json::{at, text};
 use super::ladder::{Ask, Way, eject_ways, hpe, insert_ways};
 use super::message::{Cause, Complaint};
 use super::turn::{Again, Turn, Unchanged};
-use crate::{BmcError, InsertMedia};
-
-/// Longest URL that every BMC takes.
-const URL_CAP: usize = 255;
-
-/// Words of an image URL that must not appear in errors.
-pub(super) fn secrets(image: &InsertMedia) -> Vec<String> {
-    let text = image.url.expose();
-    let mut words = vec![text.to_owned()];
-    if let Ok(url) = Url::parse(text) {
-        let path = url.path().trim_matches('/');
-        words.extend([url.as_str(), path, url.password().unwrap_or_default()].map(str::to_owned));
-        words.extend(url.query().map(str::to_owned));
-    }
-    words.retain(|word| word.len() > 1);
-    words
-}
-
-/// The rules that an image URL must keep, whatever the BMC would say to it.
-pub(super) fn check_url(text: &str) -> Result<(), String> {
-    if text.len() > URL_CAP {
-        return Err(format!(
-            "the image URL is {} characters long and BMCs take at most {URL_CAP}: give the image server a shorter base URL",
-            text.len()
-        ));
-    }
-    if text
-        .chars()
-        .any(|c| c.is_whitespace() || c.is_control() || !c.is_ascii())
-    {
-        return Err("the image URL holds a space, a control or a non-ASCII character: percent-encode it".into());
-    }
-    let Ok(url) = Url::parse(text) else {
-        return Err("the image URL is not a URL: give http://HOST/PATH or https://HOST/PATH".into());
-    };
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!(
-            "the image URL starts with `{}:`: a BMC fetches http and https only",
-            url.scheme()
-        ));
-    }
-    if url.fragment().is_some() {
-        return Err("the image URL holds a `#`, which is never sent to a server".into());
-    }
-    Ok(())
-}
+use crate::{BmcError, InsertMedia, image_url};
 
 impl Turn<'_> {
     pub(super) async fn media(&mut self, device: Device) -> Result<Media, BmcError> {
@@ -78,7 +32,7 @@ impl Turn<'_> {
     }
 
     pub(super) async fn insert(&mut self, device: Device, image: &InsertMedia) -> Result<(), BmcError> {
-        check_url(image.url.expose()).map_err(|rule| self.says_no(rule))?;
+        image_url::check(image.url.expose()).map_err(|rule| self.says_no(rule))?;
         let mut first_refusal = None;
         for path in self.slots(device).await? {
             let slot = self.empty(&path).await?;
@@ -284,43 +238,14 @@ fn shows(slot: &Value, url: &str) -> bool {
         return false;
     }
     match text(slot, &["Image"]).filter(|image| !image.is_empty()) {
-        Some(image) => image == url || bare(image).is_some_and(|image| Some(image) == bare(url)),
+        Some(image) => image_url::is_same(image, url),
         None => true,
     }
 }
 
-fn bare(url: &str) -> Option<Url> {
-    let mut url = Url::parse(url).ok()?;
-    url.set_username("").ok()?;
-    url.set_password(None).ok()?;
-    Some(url)
-}
-
 #[cfg(test)]
 mod tests {
-    use model::Secret;
-
     use super::*;
-
-    #[test]
-    fn an_image_url_is_checked_before_the_bmc_sees_it() {
-        assert_eq!(check_url("http://10.0.0.1:8080/v/abc/boot.iso"), Ok(()));
-        assert_eq!(check_url("https://[fd00::1]/x.img?sig=1"), Ok(()));
-        let long = format!("http://h/{}.iso", "a".repeat(250));
-        for (url, rule) in [
-            ("file:///srv/s3cret.iso", "http and https only"),
-            ("nfs://h/s3cret", "http and https only"),
-            ("/srv/s3cret.iso", "not a URL"),
-            ("http://h/s3cret iso", "percent-encode"),
-            ("http://h/s3cret\n", "percent-encode"),
-            ("http://h/s3cret#x", "`#`"),
-            ("http://", "not a URL"),
-            (long.as_str(), "at most 255"),
-        ] {
-            let error = check_url(url).unwrap_err();
-            assert!(error.contains(rule) && !error.contains("s3cret"), "{url}: {error}");
-        }
-    }
 
     #[test]
     fn a_slot_is_judged_by_inserted_and_by_the_image_without_credentials() {
@@ -336,19 +261,6 @@ mod tests {
             (json!({"Inserted": "yes", "Image": 7}), false, false),
         ] {
             assert_eq!((is_occupied(&slot), shows(&slot, url)), (occupied, holds), "{slot}");
-        }
-    }
-
-    #[test]
-    fn the_secret_words_of_an_image_cover_path_query_and_password() {
-        let image = InsertMedia {
-            url: Secret::new("http://u:pw@h/tok/a.iso?s=1"),
-            boot_once: false,
-            server_certificate: None,
-        };
-        let words = secrets(&image);
-        for word in ["tok/a.iso", "s=1", "pw"] {
-            assert!(words.iter().any(|hidden| hidden == word), "{word}");
         }
     }
 }

@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::gate::Gate;
 use crate::http::HttpClient;
-use crate::{Bmc, BmcError, Deadlines, Fence, InsertMedia, RawReply, access};
+use crate::{Bmc, BmcError, Deadlines, Fence, InsertMedia, RawReply, access, image_url, names};
 
 mod boot;
 mod identity;
@@ -165,98 +165,86 @@ impl std::fmt::Debug for RedfishBmc {
 #[async_trait]
 impl Bmc for RedfishBmc {
     async fn identity(&self) -> Result<ServerIdentity, BmcError> {
-        self.verb(
-            "tell who it is",
-            vec![],
-            |mut turn| async move { turn.identity().await },
-        )
-        .await
+        self.verb(names::IDENTITY, vec![], |mut turn| async move { turn.identity().await })
+            .await
     }
 
     async fn power_state(&self) -> Result<PowerState, BmcError> {
-        self.verb("tell its power state", vec![], |mut turn| async move {
+        self.verb(names::POWER_STATE, vec![], |mut turn| async move {
             turn.power_state().await
         })
         .await
     }
 
     async fn set_power(&self, action: PowerAction) -> Result<(), BmcError> {
-        let name = match action {
-            PowerAction::On => "power on",
-            PowerAction::Off => "power off",
-            PowerAction::SoftOff => "shut down",
-            PowerAction::ForceRestart | PowerAction::SoftRestart => "restart",
-        };
-        self.verb(name, vec![], |mut turn| async move { turn.set_power(action).await })
-            .await
-    }
-
-    async fn media(&self, device: Device) -> Result<Media, BmcError> {
-        let name = match device {
-            Device::Cdrom => "tell what its virtual CD holds",
-            Device::Floppy => "tell what its virtual floppy holds",
-        };
-        self.verb(name, vec![], |mut turn| async move { turn.media(device).await })
-            .await
-    }
-
-    async fn insert_media(&self, device: Device, image: &InsertMedia) -> Result<(), BmcError> {
-        let name = match device {
-            Device::Cdrom => "insert the virtual CD",
-            Device::Floppy => "insert the virtual floppy",
-        };
-        self.verb(name, media::secrets(image), |mut turn| async move {
-            turn.insert(device, image).await
+        self.verb(names::set_power(action), vec![], |mut turn| async move {
+            turn.set_power(action).await
         })
         .await
     }
 
+    async fn media(&self, device: Device) -> Result<Media, BmcError> {
+        self.verb(names::media(device), vec![], |mut turn| async move {
+            turn.media(device).await
+        })
+        .await
+    }
+
+    async fn insert_media(&self, device: Device, image: &InsertMedia) -> Result<(), BmcError> {
+        self.verb(
+            names::insert(device),
+            image_url::secrets(image),
+            |mut turn| async move { turn.insert(device, image).await },
+        )
+        .await
+    }
+
     async fn eject_media(&self, device: Device) -> Result<(), BmcError> {
-        let name = match device {
-            Device::Cdrom => "eject the virtual CD",
-            Device::Floppy => "eject the virtual floppy",
-        };
-        self.verb(name, vec![], |mut turn| async move { turn.eject(device).await })
-            .await
+        self.verb(names::eject(device), vec![], |mut turn| async move {
+            turn.eject(device).await
+        })
+        .await
     }
 
     async fn set_boot_device(&self, device: BootDevice, persistent: bool) -> Result<(), BmcError> {
-        self.verb("set the boot device", vec![], |mut turn| async move {
+        self.verb(names::SET_BOOT_DEVICE, vec![], |mut turn| async move {
             turn.set_boot_device(device, persistent).await
         })
         .await
     }
 
     async fn boot_mode(&self) -> Result<BootMode, BmcError> {
-        self.verb("tell its boot mode", vec![], |mut turn| async move {
-            turn.boot_mode().await
-        })
+        self.verb(
+            names::BOOT_MODE,
+            vec![],
+            |mut turn| async move { turn.boot_mode().await },
+        )
         .await
     }
 
     async fn set_boot_mode(&self, mode: BootMode) -> Result<(), BmcError> {
-        self.verb("set the boot mode", vec![], |mut turn| async move {
+        self.verb(names::SET_BOOT_MODE, vec![], |mut turn| async move {
             turn.set_boot_mode(mode).await
         })
         .await
     }
 
     async fn secure_boot(&self) -> Result<bool, BmcError> {
-        self.verb("tell whether secure boot is on", vec![], |mut turn| async move {
+        self.verb(names::SECURE_BOOT, vec![], |mut turn| async move {
             turn.secure_boot().await
         })
         .await
     }
 
     async fn set_secure_boot(&self, enabled: bool) -> Result<(), BmcError> {
-        self.verb("switch secure boot", vec![], |mut turn| async move {
+        self.verb(names::SET_SECURE_BOOT, vec![], |mut turn| async move {
             turn.set_secure_boot(enabled).await
         })
         .await
     }
 
     async fn raw_redfish(&self, method: &str, path: &str, body: Option<&str>) -> Result<RawReply, BmcError> {
-        self.verb("answer a raw request", vec![], |mut turn| async move {
+        self.verb(names::RAW, vec![], |mut turn| async move {
             turn.raw(method, path, body).await
         })
         .await
