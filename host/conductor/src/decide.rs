@@ -14,6 +14,8 @@ pub(crate) struct Rules {
     pub(crate) agent_silence: Duration,
     /// Nodes are cleaned before they become available.
     pub(crate) automated_clean: bool,
+    /// How long a server may read nothing of what it was given to boot; `None` = as long as its ramdisk is waited for.
+    pub(crate) fetch_alarm: Option<Duration>,
 }
 
 /// What this conductor knows beside the record; lost when it dies.
@@ -33,6 +35,8 @@ pub(crate) struct Seen {
     pub(crate) progress_due: SystemTime,
     /// Why the step did not work out so far.
     pub(crate) problem: Option<String>,
+    /// Nothing has been read of what the server was given to boot, although it is served and counted here: since when.
+    pub(crate) unread_since: Option<SystemTime>,
 }
 
 /// What to do.
@@ -53,6 +57,8 @@ pub(crate) enum Action {
     Resume,
     /// See how far the ramdisk's boot is.
     ReadProgress,
+    /// The server booted something else: boot the ramdisk once more.
+    BootAgain,
     /// The state has no work.
     Done,
     /// The state's work failed: clean up.
@@ -94,16 +100,34 @@ pub(crate) fn decide(node: &Node, now: SystemTime, seen: &Seen, rules: &Rules) -
         return busy(node, step, now, seen, rules);
     }
     if node.provision_state.waits_for_agent() {
-        return wait(node, now, seen);
+        return wait(node, now, seen, rules);
     }
     sync_power(now, seen)
 }
 
-/// What a user asked for, if it can be begun now. While the conductor is at work on the node, a wish waits.
+/// Whether what a user asked for stops the work that the node's state is about. A clean step that the ramdisk is in the middle
+/// of ends first: a disk that is half erased by its own firmware may be of no use to anybody.
+pub(crate) fn calls_off(node: &Node, seen: &Seen) -> Option<Verb> {
+    let Some(Wish::Provision { verb, .. }) = &node.wish else {
+        return None;
+    };
+    let state = node.provision_state;
+    let step = node.step.as_deref().and_then(Step::parse);
+    let erases = step == Some(Step::CleanSteps) && node.agent_command.is_some() && seen.problem.is_none();
+    let stops = is_busy(state) && !erases && !step.is_some_and(Step::is_clean_up);
+    let may = !node.maintenance || machine::accepts_in_maintenance(*verb);
+    (stops && may && machine::accepts(state, *verb).is_ok()).then_some(*verb)
+}
+
+/// What a user asked for, if it can be begun now. While the conductor is at work on the node, a wish waits, unless it is to
+/// stop that work.
 fn wish(node: &Node, now: SystemTime, seen: &Seen, step: Option<Step>) -> Option<Action> {
     let wish = node.wish.as_ref()?;
     let state = node.provision_state;
-    if is_busy(state) || step.is_some_and(Step::is_clean_up) {
+    if is_busy(state) {
+        return calls_off(node, seen).map(Action::Begin);
+    }
+    if step.is_some_and(Step::is_clean_up) {
         return None;
     }
     let mutating = |action| {
@@ -169,7 +193,7 @@ fn busy(node: &Node, step: Option<Step>, now: SystemTime, seen: &Seen, rules: &R
     not_before(now, seen, node.deadline, Action::Step(step))
 }
 
-fn wait(node: &Node, now: SystemTime, seen: &Seen) -> Action {
+fn wait(node: &Node, now: SystemTime, seen: &Seen, rules: &Rules) -> Action {
     if node.agent.last_heartbeat.is_some() && node.agent.callback_url.is_some() {
         return Action::Resume;
     }
@@ -177,16 +201,27 @@ fn wait(node: &Node, now: SystemTime, seen: &Seen) -> Action {
         Some(deadline) if deadline <= now => Action::Fail(format!(
             "the ramdisk did not call back in time ({}); see on the server's console whether it booted from virtual media \
              and reaches one of [agent] urls",
-            node.step_percent
-                .map_or("nothing is known of its boot".to_owned(), |percent| {
-                    format!("{percent} % of its boot ISO was read")
-                })
+            match (node.step_percent, seen.unread_since) {
+                (Some(percent), _) => format!("{percent} % of its boot ISO was read"),
+                (None, Some(_)) => "nothing of its boot ISO was read".to_owned(),
+                (None, None) => "nothing is known of its boot".to_owned(),
+            }
         )),
+        _ if is_unread(node, now, seen, rules) => Action::BootAgain,
         _ if seen.progress_due <= now => Action::ReadProgress,
         deadline => Action::Idle {
             until: earlier(deadline, Some(seen.progress_due)),
         },
     }
+}
+
+/// Whether the server has had its time to read what it was given to boot, and has not. It is given one more boot, never two.
+fn is_unread(node: &Node, now: SystemTime, seen: &Seen, rules: &Rules) -> bool {
+    let (Some(patience), Some(since)) = (rules.fetch_alarm, seen.unread_since) else {
+        return false;
+    };
+    let unread = node.step_percent.is_none() && since + patience <= now;
+    unread && !node.boot_repeated && seen.mutate_from <= now
 }
 
 fn sync_power(now: SystemTime, seen: &Seen) -> Action {

@@ -20,8 +20,8 @@ mod take_over;
 mod testing;
 
 pub use hands::{
-    BootImage, CallError, Errand, ErrorClass, InterruptedStep, Observation, ObservedArtefact, Parameter, ParameterValue, PlanStep,
-    Policies, Power, Publications, Repeat, UrlState,
+    BootImage, CallError, Errand, ErrorClass, InterruptedStep, Observation, ObservedArtefact, Parameter,
+    ParameterValue, PlanStep, Policies, Power, Publications, Repeat, UrlState,
 };
 pub use instance::{InstanceError, validate_instance};
 pub use lease::LeaseClock;

@@ -11,6 +11,8 @@ pub(crate) enum Move {
     Wait,
     /// It called back.
     Resume,
+    /// Its server read nothing of what it was given to boot: once more from the beginning.
+    Again,
     /// The state's work is done.
     Done,
     /// The state's work failed.
@@ -33,7 +35,7 @@ pub(crate) fn next(state: ProvisionState, by: Move) -> Option<ProvisionState> {
     Some(match (state, by) {
         (S::Enroll, Move::Ask(Verb::Manage)) => S::Verifying,
         (S::Verifying, Move::Done) => S::Manageable,
-        (S::Verifying, Move::Fail) => S::Enroll,
+        (S::Verifying, Move::Fail | Move::Ask(Verb::Abort)) => S::Enroll,
 
         (S::Manageable, Move::Ask(Verb::Provide)) => S::Cleaning,
         (S::Available | S::CleanFailed | S::InspectFailed | S::AdoptFailed, Move::Ask(Verb::Manage)) => S::Manageable,
@@ -41,20 +43,22 @@ pub(crate) fn next(state: ProvisionState, by: Move) -> Option<ProvisionState> {
         (S::Available | S::DeployFailed, Move::Ask(Verb::Active)) => S::Deploying,
         (S::Active | S::DeployFailed | S::Error, Move::Ask(Verb::Rebuild)) => S::Deploying,
         (S::Deploying, Move::Wait) => S::DeployWait,
-        (S::DeployWait, Move::Resume) => S::Deploying,
+        (S::DeployWait, Move::Resume | Move::Again) => S::Deploying,
         (S::Deploying, Move::Done) => S::Active,
         (S::Deploying | S::DeployWait, Move::Fail) => S::DeployFailed,
-        (S::DeployWait, Move::Ask(Verb::Abort)) => S::DeployFailed,
+        (S::Deploying | S::DeployWait, Move::Ask(Verb::Abort)) => S::DeployFailed,
 
-        (S::Active | S::DeployWait | S::DeployFailed | S::Error, Move::Ask(Verb::Deleted)) => S::Deleting,
+        (S::Active | S::Deploying | S::DeployWait | S::DeployFailed | S::Error, Move::Ask(Verb::Deleted)) => {
+            S::Deleting
+        }
         (S::Deleting, Move::Done) => S::Cleaning,
-        (S::Deleting, Move::Fail) => S::Error,
+        (S::Deleting, Move::Fail | Move::Ask(Verb::Abort)) => S::Error,
 
         (S::Cleaning, Move::Wait) => S::CleanWait,
-        (S::CleanWait, Move::Resume) => S::Cleaning,
+        (S::CleanWait, Move::Resume | Move::Again) => S::Cleaning,
         (S::Cleaning, Move::Done) => S::Available,
         (S::Cleaning | S::CleanWait, Move::Fail) => S::CleanFailed,
-        (S::CleanWait, Move::Ask(Verb::Abort)) => S::CleanFailed,
+        (S::Cleaning | S::CleanWait, Move::Ask(Verb::Abort)) => S::CleanFailed,
         _ => return None,
     })
 }
@@ -71,7 +75,7 @@ pub(crate) fn target(verb: Verb) -> Option<ProvisionState> {
     }
 }
 
-/// The conductor is at work: a user's request cannot be taken now, but may be later.
+/// The conductor is at work: of users' requests only those are taken that stop it ([`accepts`]); others may be later.
 pub fn is_busy(state: ProvisionState) -> bool {
     use ProvisionState as S;
     matches!(
@@ -146,17 +150,19 @@ mod tests {
         let none: &[Verb] = &[];
         for (state, verbs) in [
             (S::Enroll, &[Verb::Manage][..]),
-            (S::Verifying, none),
+            (S::Verifying, &[Verb::Abort]),
             (S::Manageable, &[Verb::Provide]),
-            (S::Cleaning, none),
+            (S::Cleaning, &[Verb::Abort]),
+            (S::Adopting, none),
             (S::CleanWait, &[Verb::Abort]),
             (S::CleanFailed, &[Verb::Manage]),
             (S::Available, &[Verb::Manage, Verb::Active]),
-            (S::Deploying, none),
+            // Beyond Ironic, which has a user wait here: work that a broken BMC holds up can be stopped.
+            (S::Deploying, &[Verb::Deleted, Verb::Abort]),
             (S::DeployWait, &[Verb::Deleted, Verb::Abort]),
             (S::DeployFailed, &[Verb::Active, Verb::Rebuild, Verb::Deleted]),
             (S::Active, &[Verb::Rebuild, Verb::Deleted]),
-            (S::Deleting, none),
+            (S::Deleting, &[Verb::Abort]),
             (S::Error, &[Verb::Rebuild, Verb::Deleted]),
         ] {
             for verb in Verb::ALL {
@@ -179,8 +185,10 @@ mod tests {
             "`deleted` is not possible in state `available`; possible are: manage, active"
         );
         let busy = accepts(S::Deploying, Verb::Active).unwrap_err();
-        assert!(busy.to_string().ends_with("wait until its work is done"), "{busy}");
+        assert!(busy.to_string().ends_with("possible are: deleted, abort"), "{busy}");
         assert!(is_busy(busy.state));
+        let busy = accepts(S::Adopting, Verb::Active).unwrap_err();
+        assert!(busy.to_string().ends_with("wait until its work is done"), "{busy}");
     }
 
     #[test]

@@ -75,6 +75,7 @@ async fn a_node_comes_back_exactly_as_it_was_written() {
     full.step = Some("deploying: write-image".into());
     full.step_percent = Some(42);
     full.agent_command = Some("7".into());
+    full.boot_repeated = true;
     full.deadline = Some(SystemTime::UNIX_EPOCH - Duration::new(5, 7));
     let made = store.create_node(&full, &[]).await.unwrap();
     let read = store.node(&NodeRef::Id(full.id)).await.unwrap().unwrap();

@@ -92,6 +92,11 @@ pub struct Conductor {
     pub rescue_callback_timeout: Duration,
     /// How long an inspection may take.
     pub inspect_timeout: Duration,
+    /// How long a step that does not work out is tried again, until a ramdisk's boot is prepared, an instance is set up or torn
+    /// down, or a BMC is checked: all of it together.
+    pub prepare_timeout: Duration,
+    /// How long a server may read nothing of what it was given to boot until its boot is repeated, once; `None` = it never is.
+    pub fetch_alarm: Option<Duration>,
     /// How long a server may take to reach the power state that it was asked for.
     pub power_timeout: Duration,
     /// The same where its operating system is asked.
@@ -124,6 +129,8 @@ impl Conductor {
             clean_callback_timeout: section.seconds("clean-callback-timeout-s", 1..=7 * DAY, 1800),
             rescue_callback_timeout: section.seconds("rescue-callback-timeout-s", 1..=7 * DAY, 1800),
             inspect_timeout: section.seconds("inspect-timeout-s", 1..=7 * DAY, 1800),
+            prepare_timeout: section.seconds("prepare-timeout-s", 10..=DAY, 1200),
+            fetch_alarm: Some(section.seconds("fetch-alarm-s", 0..=DAY, 600)).filter(|alarm| !alarm.is_zero()),
             power_timeout: section.seconds("power-timeout-s", 2..=DAY, 60),
             soft_power_off_timeout: section.seconds("soft-power-off-timeout-s", 1..=DAY, 600),
             workers: section

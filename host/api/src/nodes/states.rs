@@ -42,7 +42,11 @@ pub(crate) async fn provision(State(state): State<ApiState>, Path(node): Path, b
     let record = state
         .update(&node, |record| {
             let node = &mut record.node;
-            free(node)?;
+            // Work under way takes requests that stop it, and no other.
+            if machine::accepts(node.provision_state, verb).is_err() {
+                free(node)?;
+            }
+            no_wish(node)?;
             if node.maintenance && !machine::accepts_in_maintenance(verb) {
                 let text = format!("node {} is in maintenance; end that before `{verb}`", node.id);
                 return Err(ApiError::Invalid(text));
@@ -82,19 +86,28 @@ fn refuse_unknown(request: &ProvisionRequest) -> ApiResult<()> {
     Ok(())
 }
 
+/// No other wish waits.
+fn no_wish(node: &Node) -> ApiResult<()> {
+    let Some(wish) = &node.wish else {
+        return Ok(());
+    };
+    Err(ApiError::Conflict(format!(
+        "node {} has a request that waits to be begun ({}); try again",
+        node.id,
+        describe(wish)
+    )))
+}
+
 /// The node takes a wish now: nobody works on it, and no other wish waits.
 pub(super) fn free(node: &Node) -> ApiResult<()> {
-    if let Some(wish) = &node.wish {
-        let text = format!(
-            "node {} has a request that waits to be begun ({}); try again",
-            node.id,
-            describe(wish)
-        );
-        return Err(ApiError::Conflict(text));
-    }
+    no_wish(node)?;
     if machine::is_busy(node.provision_state) {
+        let stop = match machine::accepts(node.provision_state, Verb::Abort) {
+            Ok(()) => ", or stop it with `abort`",
+            Err(_) => "",
+        };
         let text = format!(
-            "node {} is being worked on (state `{}`); try again when it is done",
+            "node {} is being worked on (state `{}`); try again when it is done{stop}",
             node.id, node.provision_state
         );
         return Err(ApiError::Conflict(text));

@@ -83,14 +83,41 @@ async fn a_verb_that_the_state_does_not_take_is_400_and_a_busy_node_409() {
         ProvisionState::Verifying,
     ] {
         lab.write("n1", |node| node.provision_state = state).await;
-        let busy = lab.call("PUT", PROVISION, json!({"target": "deleted"})).await;
+        let busy = lab.call("PUT", PROVISION, json!({"target": "active"})).await;
         assert_eq!(busy.status, StatusCode::CONFLICT, "{state}");
+        assert!(busy.fault().contains("`abort`"), "{}", busy.fault());
         let power = lab
             .call("PUT", "/v1/nodes/n1/states/power", json!({"target": "power on"}))
             .await;
         assert_eq!(power.status, StatusCode::CONFLICT, "{state}");
     }
     assert_eq!(lab.record("n1").await.node.wish, None);
+}
+
+#[tokio::test]
+async fn work_under_way_takes_a_request_that_stops_it() {
+    let lab = Lab::new();
+    lab.enroll("n1").await;
+    for (state, target, verb) in [
+        (ProvisionState::Deploying, "abort", Verb::Abort),
+        (ProvisionState::Deploying, "deleted", Verb::Deleted),
+        (ProvisionState::Cleaning, "abort", Verb::Abort),
+        (ProvisionState::Verifying, "abort", Verb::Abort),
+        (ProvisionState::Deleting, "abort", Verb::Abort),
+    ] {
+        lab.write("n1", |node| {
+            node.provision_state = state;
+            node.wish = None;
+        })
+        .await;
+        let reply = lab.call("PUT", PROVISION, json!({"target": target})).await;
+        assert_eq!(reply.status, StatusCode::ACCEPTED, "{state}: {}", reply.text);
+        let wish = lab.record("n1").await.node.wish;
+        let config_drive = None;
+        assert_eq!(wish, Some(Wish::Provision { verb, config_drive }));
+        let again = lab.call("PUT", PROVISION, json!({"target": target})).await;
+        assert_eq!(again.status, StatusCode::CONFLICT);
+    }
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ fn seen() -> Seen {
         power_due: at(NOW + 60),
         progress_due: at(NOW + 2),
         problem: None,
+        unread_since: None,
     }
 }
 
@@ -24,6 +25,7 @@ fn rules() -> Rules {
     Rules {
         agent_silence: Duration::from_secs(300),
         automated_clean: true,
+        fetch_alarm: Some(Duration::from_secs(100)),
     }
 }
 
@@ -97,12 +99,11 @@ fn wishes_are_begun_refused_or_kept_waiting() {
         &Action::Begin(Verb::Abort),
     );
     // While the conductor is at work, it goes on with that.
-    let working = |node: &mut Node| node.step = Some("power-off".to_owned());
     check(
         S::Deploying,
         |node, _, _| {
-            working(node);
-            node.wish = ask(Verb::Deleted);
+            node.step = Some("power-off".to_owned());
+            node.wish = Some(Wish::Power(PowerAction::Off));
         },
         &Action::Step(Step::PowerOff),
     );
@@ -131,6 +132,98 @@ fn wishes_are_begun_refused_or_kept_waiting() {
             seen.mutate_from = at(NOW + 9);
         },
         &idle(NOW + 9),
+    );
+}
+
+#[test]
+fn work_is_called_off_but_not_in_the_middle_of_a_clean_step_nor_while_it_is_cleaned_up_after() {
+    let at_work = |state: S, step: &'static str, verb: Verb, expected: &Action| {
+        let wished = |node: &mut Node, _: &mut Seen, _: &mut Rules| {
+            node.step = Some(step.to_owned());
+            node.wish = ask(verb);
+        };
+        check(state, wished, expected);
+    };
+    for (state, step, verb) in [
+        (S::Verifying, "verify", Verb::Abort),
+        (S::Deploying, "power-off", Verb::Abort),
+        (S::Deploying, "write-image", Verb::Deleted),
+        (S::Cleaning, "prepare-ramdisk", Verb::Abort),
+        (S::Deleting, "withdraw", Verb::Abort),
+    ] {
+        at_work(state, step, verb, &Action::Begin(verb));
+    }
+    at_work(S::Cleaning, "power-off", Verb::Deleted, &Action::Step(Step::PowerOff));
+    at_work(
+        S::Deploying,
+        "power-off-after-abort",
+        Verb::Deleted,
+        &Action::Step(Step::AbortPowerOff),
+    );
+    let erasing = |node: &mut Node| {
+        node.step = Some("clean-steps".to_owned());
+        node.agent_command = Some("7".to_owned());
+        node.wish = ask(Verb::Abort);
+    };
+    check(S::Cleaning, |node, _, _| erasing(node), &Action::Step(Step::CleanSteps));
+    check(
+        S::Cleaning,
+        |node, seen, _| {
+            erasing(node);
+            seen.problem = Some("the agent does not answer".into());
+        },
+        &Action::Begin(Verb::Abort),
+    );
+    // In maintenance work can be stopped and nothing else.
+    for (verb, expected) in [(Verb::Abort, Action::Begin(Verb::Abort)), (Verb::Deleted, rest())] {
+        check(
+            S::Deploying,
+            |node, _, _| {
+                node.step = Some("power-off".to_owned());
+                node.wish = ask(verb);
+                node.maintenance = true;
+            },
+            &expected,
+        );
+    }
+}
+
+#[test]
+fn a_server_that_reads_nothing_of_what_it_was_given_is_booted_once_more_and_only_then() {
+    let unread = |node: &mut Node, seen: &mut Seen| {
+        node.deadline = Some(at(NOW + 50));
+        seen.unread_since = Some(at(NOW - 100));
+    };
+    for state in [S::DeployWait, S::CleanWait] {
+        check(state, |node, seen, _| unread(node, seen), &Action::BootAgain);
+        let exceptions: [fn(&mut Node, &mut Seen, &mut Rules); 7] = [
+            |_, seen, _| seen.unread_since = Some(at(NOW - 99)),
+            |_, seen, _| seen.unread_since = None,
+            |node, _, _| node.step_percent = Some(0),
+            |node, _, _| node.boot_repeated = true,
+            |_, seen, _| seen.mutate_from = at(NOW + 1),
+            |_, _, rules| rules.fetch_alarm = None,
+            |_, _, rules| rules.fetch_alarm = Some(Duration::from_secs(101)),
+        ];
+        for exception in exceptions {
+            check(
+                state,
+                |node, seen, rules| {
+                    unread(node, seen);
+                    exception(node, seen, rules);
+                },
+                &idle(NOW + 2),
+            );
+        }
+    }
+    check(S::Active, |node, seen, _| unread(node, seen), &idle(NOW + 60));
+    check(
+        S::DeployWait,
+        |node, seen, _| {
+            unread(node, seen);
+            node.deadline = Some(at(NOW));
+        },
+        &Action::Fail("nothing of its boot ISO was read".into()),
     );
 }
 

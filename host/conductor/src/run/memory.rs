@@ -20,6 +20,14 @@ pub(super) struct Memory {
     pub(super) seen: Seen,
     /// How often the step has been tried in vain.
     pub(super) attempts: u32,
+    /// What is cleaned up was called off while it was in trouble: it is not tried again and again.
+    pub(super) hurried: bool,
+    /// What had been read of the boot ISO before the server was powered on.
+    pub(super) read_before: u64,
+    /// Others may have served what the server boots: nothing can be told from what was read here.
+    pub(super) read_elsewhere: bool,
+    /// When this conductor took the node: it counts what is read from then on.
+    pub(super) since: SystemTime,
     /// How often power could not be read in a row.
     pub(super) power_failures: u32,
     /// The clean steps that the ramdisk offers.
@@ -59,8 +67,13 @@ impl Memory {
                 power_due: now + spread(id, config.power_sync),
                 progress_due: now,
                 problem: None,
+                unread_since: None,
             },
             attempts: 0,
+            hurried: false,
+            read_before: 0,
+            read_elsewhere: false,
+            since: now,
             power_failures: 0,
             clean_steps: None,
             agent: None,
@@ -74,6 +87,8 @@ impl Memory {
         self.seen.retry_at = now;
         self.seen.polled = None;
         self.seen.problem = None;
+        self.seen.unread_since = None;
+        self.read_elsewhere = false;
         self.clean_steps = None;
     }
 

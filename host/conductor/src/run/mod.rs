@@ -17,6 +17,7 @@ use crate::decide::Rules;
 use crate::lease::BootInstant;
 use crate::{LeaseClock, Policies, Power, Publications};
 
+mod begin;
 mod lease_keeper;
 mod memory;
 mod moves;
@@ -26,6 +27,7 @@ mod scanner;
 mod scheduler;
 mod steps;
 mod succession;
+mod unread;
 mod worker;
 
 /// How long things may take before they fail.
@@ -33,6 +35,8 @@ mod worker;
 pub struct Timeouts {
     /// Checking a BMC, preparing a ramdisk's boot, setting up an instance, tearing one down: all retries included.
     pub prepare: Duration,
+    /// How long a server may read nothing of what it was given to boot until its boot is repeated; `None` = for ever.
+    pub fetch_alarm: Option<Duration>,
     /// From power-on until the deploy ramdisk calls back.
     pub callback: Duration,
     /// The same for the cleaning ramdisk.
@@ -53,6 +57,8 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             prepare: Duration::from_secs(1200),
+            // Above the longest self-test of a server with much memory, which a reset would only begin anew.
+            fetch_alarm: Some(Duration::from_secs(600)),
             callback: Duration::from_secs(1800),
             clean_callback: Duration::from_secs(1800),
             work: Duration::from_secs(7200),
@@ -187,6 +193,7 @@ impl Conductor {
         let rules = Rules {
             agent_silence: config.timeouts.agent_silence,
             automated_clean: config.automated_clean,
+            fetch_alarm: config.timeouts.fetch_alarm,
         };
         let shared = Arc::new(Shared {
             config,

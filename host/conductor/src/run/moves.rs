@@ -2,14 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use model::{
-    AgentContact, ArtefactKind, BootMode, Driver, Fault, Node, PowerState, ProvisionState, Secret, ServerIdentity, Verb,
-    Wish,
-};
+use model::{AgentContact, BootMode, Fault, Node, PowerState, ProvisionState, Secret, ServerIdentity};
 use nodes::Record;
 
-use super::worker::{Guard, LOOK, Stop, Trouble, Worker};
-use crate::BootImage;
+use super::unread::BOOTED_AGAIN;
+use super::worker::{Guard, Stop, Worker};
 use crate::heartbeat::fresh_token;
 use crate::instance::{CONFIG_DRIVE, instance};
 use crate::machine::{self, Move};
@@ -26,150 +23,6 @@ pub(super) enum Learned {
 }
 
 impl Worker {
-    /// Begins what a user asked for; checks first that it can work.
-    pub(super) async fn begin(&mut self, record: &Record, verb: Verb) -> Result<(), Stop> {
-        let state = record.node.provision_state;
-        let Some(to) = machine::next(state, Move::Ask(verb)) else {
-            return Ok(());
-        };
-        let given = match &record.node.wish {
-            Some(Wish::Provision { config_drive, .. }) => config_drive.clone(),
-            _ => None,
-        };
-        let now = SystemTime::now();
-        self.memory.forget_step(now);
-        let prepare = now + self.shared.config.timeouts.prepare;
-        let start = |node: &mut Node| {
-            node.wish = None;
-            node.last_error = None;
-            node.target_provision_state = machine::target(verb);
-            stand(node, to, now);
-        };
-        match verb {
-            Verb::Abort => {
-                let reason = "aborted by an operator";
-                return self.clean_up(record, Step::AbortPowerOff, reason).await;
-            }
-            Verb::Active | Verb::Rebuild => {
-                // A rebuild without a config drive keeps the one of the first deployment.
-                let kept = record.node.secrets.get(CONFIG_DRIVE).filter(|_| verb == Verb::Rebuild);
-                let drive = given.or_else(|| kept.cloned());
-                let wanted = match instance(&record.node, drive.as_ref()) {
-                    Ok(instance) => instance,
-                    Err(error) => return self.refuse_deployment(record, verb, &error.to_string()).await,
-                };
-                let by_ramdisk = wanted.image.is_some();
-                let mut boots = Vec::new();
-                boots.extend(by_ramdisk.then_some(BootImage::Ramdisk));
-                boots.extend((record.node.driver == Driver::IscsiIlo).then_some(BootImage::Instance));
-                let mode = match self.check_boot(record, &boots).await? {
-                    Ok(mode) => mode,
-                    Err(reason) => return self.refuse_deployment(record, verb, &reason).await,
-                };
-                let edit = |node: &mut Node| {
-                    start(node);
-                    unfault(node);
-                    node.boot_mode = mode.or(node.boot_mode);
-                    node.secrets.remove(CONFIG_DRIVE);
-                    if let Some(drive) = &drive {
-                        node.secrets.insert(CONFIG_DRIVE.to_owned(), drive.clone());
-                    }
-                    set_out(node, by_ramdisk.then(fresh_token), prepare);
-                };
-                self.go(record, Guard::Decision, to, verb.as_str(), edit).await?;
-            }
-            Verb::Deleted => {
-                let edit = |node: &mut Node| {
-                    start(node);
-                    unfault(node);
-                    set_out(node, None, prepare);
-                };
-                self.go(record, Guard::Decision, to, verb.as_str(), edit).await?;
-            }
-            Verb::Provide => {
-                let cleans = self.shared.rules.automated_clean;
-                let boots: &[_] = if cleans { &[BootImage::Ramdisk] } else { &[] };
-                let mode = match self.check_boot(record, boots).await? {
-                    Ok(mode) => mode,
-                    Err(reason) => return self.refuse(record, &reason).await,
-                };
-                let edit = |node: &mut Node| {
-                    start(node);
-                    node.boot_mode = mode.or(node.boot_mode);
-                    if cleans {
-                        set_out(node, Some(fresh_token()), prepare);
-                    }
-                };
-                self.go(record, Guard::Decision, to, verb.as_str(), edit).await?;
-            }
-            _ => {
-                let edit = |node: &mut Node| {
-                    start(node);
-                    if to == ProvisionState::Verifying {
-                        node.step = Some(Step::Verify.as_str().to_owned());
-                        node.deadline = Some(prepare);
-                    } else {
-                        settle(node);
-                        if node.fault == Some(Fault::CleanFailure) {
-                            node.fault = None;
-                        }
-                    }
-                };
-                self.go(record, Guard::Decision, to, verb.as_str(), edit).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether these images can be made for the server's firmware: its boot mode, where the BMC tells it, or why not. A BMC
-    /// that does not answer is waited for by the work itself.
-    async fn check_boot(&self, record: &Record, images: &[BootImage]) -> Result<Result<Option<BootMode>, String>, Stop> {
-        if images.is_empty() {
-            return Ok(Ok(None));
-        }
-        let errand = self.errand(record, false);
-        let hands = &self.shared.hands;
-        let mode = tokio::time::timeout(LOOK, hands.power.boot_mode(&errand)).await;
-        let mode = mode.ok().and_then(Result::ok);
-        for image in images {
-            match hands.policies.check_boot(&errand, *image, mode).await.map_err(Trouble::from) {
-                // What does not answer now is asked again when the image is made.
-                Ok(()) | Err(Trouble::Retry { .. }) => {}
-                Err(Trouble::Failed(reason)) => return Ok(Err(reason)),
-                Err(Trouble::Stop(stop)) => return Err(stop),
-            }
-        }
-        Ok(Ok(mode))
-    }
-
-    /// A deployment that cannot work fails before anything is touched.
-    async fn refuse_deployment(&mut self, record: &Record, verb: Verb, reason: &str) -> Result<(), Stop> {
-        if record.node.provision_state == ProvisionState::Active {
-            // The instance runs on as it is.
-            return self.refuse(record, reason).await;
-        }
-        let now = SystemTime::now();
-        let to = ProvisionState::DeployFailed;
-        let edit = |node: &mut Node| {
-            node.wish = None;
-            node.last_error = Some(reason.to_owned());
-            node.target_provision_state = machine::target(verb);
-            stand(node, to, now);
-        };
-        self.go(record, Guard::Decision, to, reason, edit).await.map(|_| ())
-    }
-
-    /// Drops a wish, with the reason.
-    pub(super) async fn refuse(&mut self, record: &Record, reason: &str) -> Result<(), Stop> {
-        let edit = |node: &mut Node| {
-            node.wish = None;
-            node.last_error = Some(reason.to_owned());
-        };
-        self.change(record, Guard::Decision, edit).await?;
-        self.tell("refused", reason).await;
-        Ok(())
-    }
-
     /// The ramdisk has called back: its work begins.
     pub(super) async fn resume(&mut self, record: &Record) -> Result<(), Stop> {
         let state = record.node.provision_state;
@@ -187,23 +40,11 @@ impl Worker {
             stand(node, to, now);
             node.step = Some(first.as_str().to_owned());
             node.deadline = Some(deadline);
+            node.boot_repeated = false;
+            node.last_error = None;
         };
         self.go(record, Guard::Decision, to, "the ramdisk called back", edit)
             .await?;
-        Ok(())
-    }
-
-    /// How much of its boot ISO the server has read.
-    pub(super) async fn read_progress(&mut self, record: &Record) -> Result<(), Stop> {
-        self.memory.seen.progress_due = SystemTime::now() + self.shared.config.agent_poll;
-        let publications = &self.shared.hands.publications;
-        let Some((read, size)) = publications.read_progress(&record.node, ArtefactKind::BootIso).await else {
-            return Ok(());
-        };
-        let percent = u128::from(read) * 100 / u128::from(size.max(1));
-        let percent = u8::try_from(percent.min(100)).unwrap_or(100);
-        let edit = |node: &mut Node| node.step_percent = Some(percent);
-        self.change(record, Guard::Decision, edit).await?;
         Ok(())
     }
 
@@ -224,6 +65,15 @@ impl Worker {
                 let deadline = (next == Step::AgentPowerOff).then_some(now + timeouts.prepare);
                 let edit = |node: &mut Node| {
                     learn(node, &learned);
+                    works_again(node);
+                    if next == Step::PrepareRamdisk {
+                        // The server is off: whatever has called in does not run any more.
+                        let token = node.agent.token.take();
+                        node.agent = AgentContact {
+                            token,
+                            ..AgentContact::default()
+                        };
+                    }
                     node.step = Some(next.as_str().to_owned());
                     node.step_percent = None;
                     node.agent_command = None;
@@ -245,6 +95,7 @@ impl Worker {
                 let deadline = now + wait;
                 let edit = |node: &mut Node| {
                     learn(node, &learned);
+                    works_again(node);
                     stand(node, to, now);
                     node.step = None;
                     node.deadline = Some(deadline);
@@ -295,24 +146,40 @@ impl Worker {
                 let Some(to) = machine::next(state, Move::Fail) else {
                     return Ok(());
                 };
-                let now = SystemTime::now();
-                self.memory.forget_step(now);
-                let edit = |node: &mut Node| {
-                    let target = node.target_provision_state;
-                    stand(node, to, now);
-                    settle(node);
-                    node.target_provision_state = target;
-                    node.last_error = Some(reason.to_owned());
-                };
-                self.go(record, Guard::Fact, to, reason, edit).await?;
-                Ok(())
+                self.end_in_failure(record, Guard::Fact, to, reason).await
             }
-            _ => self.clean_up(record, Step::FailPowerOff, reason).await,
+            _ => {
+                self.memory.hurried = false;
+                self.clean_up(record, Step::FailPowerOff, reason).await
+            }
         }
     }
 
+    /// Into a failed state, with nothing to clean up. A wish that led there is fulfilled.
+    pub(super) async fn end_in_failure(
+        &mut self,
+        record: &Record,
+        guard: Guard,
+        to: ProvisionState,
+        reason: &str,
+    ) -> Result<(), Stop> {
+        let now = SystemTime::now();
+        self.memory.forget_step(now);
+        let edit = |node: &mut Node| {
+            let target = node.target_provision_state;
+            if guard == Guard::Decision {
+                node.wish = None;
+            }
+            stand(node, to, now);
+            settle(node);
+            node.target_provision_state = target;
+            node.last_error = Some(reason.to_owned());
+        };
+        self.go(record, guard, to, reason, edit).await.map(drop)
+    }
+
     /// Begins to clean up after a failure or an abort; the state stays as it is until that is done.
-    async fn clean_up(&mut self, record: &Record, first: Step, reason: &str) -> Result<(), Stop> {
+    pub(super) async fn clean_up(&mut self, record: &Record, first: Step, reason: &str) -> Result<(), Stop> {
         let now = SystemTime::now();
         self.memory.forget_step(now);
         let deadline = now + self.shared.config.timeouts.clean_up;
@@ -367,7 +234,7 @@ impl Worker {
     }
 
     /// Writes a move and tells of it.
-    async fn go(
+    pub(super) async fn go(
         &mut self,
         record: &Record,
         guard: Guard,
@@ -390,7 +257,7 @@ fn has_ramdisk(node: &Node) -> bool {
 }
 
 /// The node now stands in this state.
-fn stand(node: &mut Node, to: ProvisionState, now: SystemTime) {
+pub(super) fn stand(node: &mut Node, to: ProvisionState, now: SystemTime) {
     node.provision_state = to;
     node.provision_updated_at = now;
     node.step_percent = None;
@@ -398,7 +265,7 @@ fn stand(node: &mut Node, to: ProvisionState, now: SystemTime) {
 }
 
 /// The node's work begins with the server off; `token` is that of the ramdisk to boot, if one is.
-fn set_out(node: &mut Node, token: Option<Secret>, deadline: SystemTime) {
+pub(super) fn set_out(node: &mut Node, token: Option<Secret>, deadline: SystemTime) {
     set_out_empty(node);
     node.agent.token = token;
     node.step = Some(Step::PowerOff.as_str().to_owned());
@@ -407,6 +274,7 @@ fn set_out(node: &mut Node, token: Option<Secret>, deadline: SystemTime) {
 
 fn set_out_empty(node: &mut Node) {
     node.agent = AgentContact::default();
+    node.boot_repeated = false;
     node.step = None;
     node.step_percent = None;
     node.agent_command = None;
@@ -414,15 +282,30 @@ fn set_out_empty(node: &mut Node) {
 }
 
 /// Nothing is under way any more.
-fn settle(node: &mut Node) {
+pub(super) fn settle(node: &mut Node) {
     set_out_empty(node);
     node.target_provision_state = None;
 }
 
 /// What was to be done at the next reset is void once the instance goes.
-fn unfault(node: &mut Node) {
+pub(super) fn unfault(node: &mut Node) {
     if node.fault == Some(Fault::MediaStale) {
         node.fault = None;
+    }
+}
+
+/// How `last_error` begins while a step that did not work out is tried again.
+const TRYING: &str = "trying again: ";
+
+/// Whoever looks at the node sees why it does not get on.
+pub(super) fn does_not_work(node: &mut Node, step: Step, problem: &str) {
+    node.last_error = Some(format!("{TRYING}{}: {problem}", step.as_str()));
+}
+
+/// It gets on again; that its ramdisk had to be booted once more stays to be seen until that calls back.
+pub(super) fn works_again(node: &mut Node) {
+    if node.last_error.as_ref().is_some_and(|error| error.starts_with(TRYING)) {
+        node.last_error = node.boot_repeated.then(|| BOOTED_AGAIN.to_owned());
     }
 }
 

@@ -6,14 +6,15 @@
 use std::time::SystemTime;
 
 use agent::{AgentAddress, AgentClient, AgentStep, CommandState, CommandStatus};
-use model::PowerState;
+use model::{Node, PowerState, Wish};
 use nodes::Record;
 use serde_json::Value;
 
 use super::moves::{Learned, left};
 use super::steps::Progress;
-use super::worker::{Stop, Trouble, Worker};
+use super::worker::{Guard, Stop, Trouble, Worker};
 use crate::instance::{CONFIG_DRIVE, instance};
+use crate::machine;
 use crate::parameters;
 use crate::step::Step;
 
@@ -154,6 +155,11 @@ impl Worker {
         let Some(step) = todo.iter().find(|step| !is_done(step)) else {
             return Ok(Progress::Done(Vec::new()));
         };
+        if calls_off_between(&self.read().await?.node) {
+            let between = |node: &mut Node| node.agent_command = None;
+            self.change(record, Guard::Fact, between).await?;
+            return Err(Stop::Again.into());
+        }
         if step.reboot_requested {
             return Err(Trouble::Failed(format!(
                 "the clean step {}.{} wants the server rebooted in between, which automated cleaning does not do; \
@@ -222,6 +228,15 @@ impl Worker {
             .await;
         self.reach(&errand, PowerState::Off, timeout).await
     }
+}
+
+/// A user has called the cleaning off, and no clean step is under way now.
+fn calls_off_between(node: &Node) -> bool {
+    let asked = match &node.wish {
+        Some(Wish::Provision { verb, .. }) => Some(*verb),
+        _ => None,
+    };
+    asked.is_some_and(|verb| machine::accepts(node.provision_state, verb).is_ok())
 }
 
 fn image_progress(command: &CommandStatus) -> Result<Progress, Trouble> {

@@ -77,6 +77,8 @@ struct Slot {
     again: bool,
     /// Version that somebody wrote while the task ran.
     changed: u64,
+    /// Tells the task that runs of either.
+    knock: Arc<Notify>,
     /// Nothing is under way: it may be given to another conductor.
     settled: bool,
     /// It belongs to another live conductor.
@@ -102,10 +104,13 @@ impl Scheduler {
                 return;
             };
             self.queued.remove(&id);
-            let Some(memory) = self.slots.get_mut(&id).and_then(|slot| slot.memory.take()) else {
+            let Some(slot) = self.slots.get_mut(&id) else {
                 continue;
             };
-            let worker = Worker::new(self.shared.clone(), id, memory);
+            let Some(memory) = slot.memory.take() else {
+                continue;
+            };
+            let worker = Worker::new(self.shared.clone(), id, memory, slot.knock.clone());
             let task = self.tasks.spawn(worker.run());
             self.running.insert(task.id(), id);
         }
@@ -118,6 +123,7 @@ impl Scheduler {
         };
         if slot.memory.is_none() {
             slot.again = true;
+            slot.knock.notify_one();
         } else if self.queued.insert(id) {
             self.ready.push_back(id);
         }
@@ -182,6 +188,7 @@ impl Scheduler {
                     memory: Some(memory),
                     again: false,
                     changed: 0,
+                    knock: Arc::new(Notify::new()),
                     settled: false,
                     misplaced: false,
                     timer: 0,
@@ -198,7 +205,10 @@ impl Scheduler {
                     Some(_) => {
                         self.wake(id);
                     }
-                    None => slot.changed = slot.changed.max(version),
+                    None => {
+                        slot.changed = slot.changed.max(version);
+                        slot.knock.notify_one();
+                    }
                 }
             }
             Found::Misplaced(id) => self.give_back(id).await,

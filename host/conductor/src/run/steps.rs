@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use model::{ArtefactKind, Node, PowerAction, PowerState};
 use nodes::Record;
 
-use super::moves::{Learned, add_error, left};
+use super::moves::{Learned, add_error, does_not_work, left, works_again};
 use super::worker::{Guard, Stop, Trouble, Worker, within};
 use crate::Errand;
 use crate::parameters;
@@ -13,6 +13,9 @@ use crate::step::Step;
 
 /// Cleaning up one thing must leave time for the next.
 const CLEAN_UP_TRIES: u32 = 4;
+
+/// How long cleaning up one thing may take where a BMC in trouble had an operator call the work off.
+const HURRY: Duration = Duration::from_secs(15);
 
 /// How far a step is.
 pub(super) enum Progress {
@@ -30,10 +33,21 @@ pub(super) enum Progress {
 impl Worker {
     /// Carries out the step that the record names.
     pub(super) async fn step(&mut self, record: Record, step: Step) -> Result<(), Stop> {
-        let limit = left(record.node.deadline, self.shared.config.timeouts.work);
+        let hurried = step.is_clean_up() && self.memory.hurried;
+        let (limit, tries) = match hurried {
+            true => (HURRY, 0),
+            false => (self.shared.config.timeouts.work, CLEAN_UP_TRIES),
+        };
+        let limit = left(record.node.deadline, limit);
         let what = format!("the step `{}`", step.as_str());
-        let mut outcome = within(limit, &what, self.carry_out(&record, step)).await;
-        if step.is_clean_up() && self.memory.attempts >= CLEAN_UP_TRIES {
+        let called_off = self.called_off();
+        // What the step has begun on a BMC or a backend runs to its own end; the step itself is dropped as at a time-out.
+        let mut outcome = tokio::select! {
+            biased;
+            outcome = within(limit, &what, self.carry_out(&record, step)) => outcome,
+            () = called_off => Err(Stop::Again.into()),
+        };
+        if step.is_clean_up() && self.memory.attempts >= tries {
             outcome = outcome.map_err(|trouble| match trouble {
                 Trouble::Retry { problem, .. } => Trouble::Failed(problem),
                 other => other,
@@ -46,6 +60,7 @@ impl Worker {
                 self.memory.forget_problem();
                 self.memory.seen.polled = Some((now, now + self.shared.config.agent_poll));
                 let edit = |node: &mut Node| {
+                    works_again(node);
                     node.agent_command = Some(command.clone());
                     node.step_percent = percent.or(node.step_percent);
                 };
@@ -54,12 +69,17 @@ impl Worker {
             }
             Err(Trouble::Retry { after, problem }) => {
                 tracing::info!(node = %self.id, step = step.as_str(), problem, "the step will be tried again");
-                if self.memory.seen.problem.as_ref() != Some(&problem) {
-                    // Whoever wonders why nothing moves looks at the events; the same reason is told once.
-                    let message = format!("{}: {problem}; it will be tried again", step.as_str());
+                self.memory.back_off(self.shared.config.retry, after, SystemTime::now());
+                let attempts = self.memory.attempts;
+                if self.memory.seen.problem.as_ref() != Some(&problem) || attempts.is_power_of_two() {
+                    // Whoever wonders why nothing moves finds the reason, and not a thousand times.
+                    let message = format!("{}, try {attempts}: {problem}; it will be tried again", step.as_str());
                     self.tell("retry", &message).await;
                 }
-                self.memory.back_off(self.shared.config.retry, after, SystemTime::now());
+                if !step.is_clean_up() {
+                    let trouble = |node: &mut Node| does_not_work(node, step, &problem);
+                    self.change(&record, Guard::Decision, trouble).await?;
+                }
                 self.memory.seen.problem = Some(problem);
                 Ok(())
             }
@@ -100,13 +120,23 @@ impl Worker {
             Step::PowerOff | Step::FailPowerOff | Step::AbortPowerOff => {
                 return self.reach(&errand, PowerState::Off, timeout).await;
             }
-            Step::BootRamdisk | Step::BootInstance => {
+            Step::BootRamdisk => {
+                self.note_reads(&errand).await?;
+                return self.reach(&errand, PowerState::On, timeout).await;
+            }
+            Step::BootInstance => {
                 return self.reach(&errand, PowerState::On, timeout).await;
             }
             Step::PrepareRamdisk => {
                 let ports = hands.store.ports(Some(&self.id)).await?;
                 let parameters = parameters::ramdisk(&record.node, &ports, &self.shared.config.agent_urls);
                 hands.policies.prepare_ramdisk(&errand, &parameters).await?;
+            }
+            Step::AbortCleanUp if self.memory.hurried => {
+                // The policy may hang on the slots. What the floppy holds must not lie about all the same.
+                let floppy = hands.publications.withdraw(&errand, ArtefactKind::Floppy).await;
+                hands.policies.clean_up_ramdisk(&errand).await?;
+                floppy?;
             }
             Step::CleanUpRamdisk | Step::FailCleanUp | Step::AbortCleanUp => {
                 hands.policies.clean_up_ramdisk(&errand).await?;

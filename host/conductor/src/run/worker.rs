@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 use agent::AgentError;
 use model::{Node, NodeId};
 use nodes::{NodeRef, Outcome, Record, StoreError, Writer};
+use tokio::sync::Notify;
 
 use super::Shared;
 use super::memory::Memory;
-use crate::decide::{Action, decide};
+use crate::decide::{Action, Seen, calls_off, decide};
 use crate::machine::is_busy;
 use crate::step::{Step, spell};
 use crate::{CallError, Errand, ErrorClass};
@@ -121,11 +122,18 @@ pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) id: NodeId,
     pub(super) memory: Memory,
+    /// Somebody may have changed the record while this works.
+    knock: Arc<Notify>,
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, id: NodeId, memory: Memory) -> Self {
-        Self { shared, id, memory }
+    pub(super) fn new(shared: Arc<Shared>, id: NodeId, memory: Memory, knock: Arc<Notify>) -> Self {
+        Self {
+            shared,
+            id,
+            memory,
+            knock,
+        }
     }
 
     /// Works until there is nothing to do for now.
@@ -178,6 +186,7 @@ impl Worker {
             Action::Step(step) => self.step(record, step).await?,
             Action::Resume => self.resume(&record).await?,
             Action::ReadProgress => self.read_progress(&record).await?,
+            Action::BootAgain => self.boot_again(&record).await?,
             Action::Done => self.done(&record, Guard::Decision, Vec::new()).await?,
             Action::Fail(reason) => self.fail(&record, &reason).await?,
             Action::FinishFailure => {
@@ -202,6 +211,23 @@ impl Worker {
         }
         self.memory.version = record.version;
         Ok(record)
+    }
+
+    /// Ends once a user has called off what this works on.
+    pub(super) fn called_off(&self) -> impl Future<Output = ()> + use<> {
+        let (store, knock) = (self.shared.hands.store.clone(), self.knock.clone());
+        let (id, seen) = (self.id, self.memory.seen.clone());
+        async move {
+            loop {
+                knock.notified().await;
+                // A store that does not answer is asked at the next knock; the work itself will notice.
+                if let Ok(Some(record)) = store.node(&NodeRef::Id(id)).await
+                    && is_called_off(&record.node, &seen)
+                {
+                    return;
+                }
+            }
+        }
     }
 
     /// Writes an edit of the record. Whoever changed it meanwhile keeps his changes.
@@ -295,6 +321,12 @@ pub(super) async fn within<T>(
             problem: format!("{what} did not end within {} s", limit.as_secs()),
         }),
     }
+}
+
+/// Agents are asked about clean steps in short calls, between which it is decided whether one is under way.
+fn is_called_off(node: &Node, seen: &Seen) -> bool {
+    let cleans = node.step.as_deref().and_then(Step::parse) == Some(Step::CleanSteps);
+    !cleans && calls_off(node, seen).is_some()
 }
 
 /// What decisions rest on that users or other calls may change.

@@ -7,7 +7,7 @@ use model::{Driver, Fault, NodeId, PowerState, ProvisionState as S, Verb, Wish};
 
 use crate::site::Site;
 
-async fn assert_cleaned_up(site: &Site, id: &NodeId, reason: &str) {
+pub(crate) async fn assert_cleaned_up(site: &Site, id: &NodeId, reason: &str) {
     let node = site.record(id).await.node;
     let error = node.last_error.unwrap();
     assert!(error.contains(reason), "{error}");
@@ -130,14 +130,24 @@ async fn what_its_firmware_could_not_boot_is_refused_before_anything_is_touched(
     for (state, driver, verb, image, end) in [
         (S::Manageable, Driver::AgentIlo, Verb::Provide, "Ramdisk", S::Manageable),
         (S::Available, Driver::AgentIlo, Verb::Active, "Ramdisk", S::DeployFailed),
-        (S::Available, Driver::IscsiIlo, Verb::Active, "Instance", S::DeployFailed),
+        (
+            S::Available,
+            Driver::IscsiIlo,
+            Verb::Active,
+            "Instance",
+            S::DeployFailed,
+        ),
         (S::Active, Driver::AgentIlo, Verb::Rebuild, "Ramdisk", S::Active),
     ] {
         let id = site.node(state, driver).await;
         let call = format!("check-boot {image}");
         site.world.fail(&call, ErrorClass::Fail, 1);
         site.ask(&id, verb).await;
-        let record = site.see(&id, "the refusal", |node| node.wish.is_none() && node.last_error.is_some()).await;
+        let record = site
+            .see(&id, "the refusal", |node| {
+                node.wish.is_none() && node.last_error.is_some()
+            })
+            .await;
         assert_eq!(record.node.provision_state, end, "{verb}");
         assert!(record.node.last_error.unwrap().contains(&call));
         assert_eq!(site.world.notes(&id), [""; 0], "{verb}");

@@ -8,7 +8,7 @@ use conductor::{
 use model::{ArtefactKind, BootMode, Device, Driver, Media, Node, PowerAction, PowerState, Secret, ServerIdentity};
 
 use crate::agent_sim;
-use crate::world::World;
+use crate::world::{Published, World};
 
 #[async_trait]
 impl Policies for World {
@@ -133,11 +133,18 @@ impl Power for World {
             if !on {
                 server.boot = None;
             }
+            let fetched = |kind| {
+                let published: Option<&Published> = server.published.get(kind);
+                published.is_some_and(|published| published.in_slot && !published.dead)
+            };
+            let boots = on && server.blind == 0 && fetched("boot-iso");
+            server.blind = server.blind.saturating_sub(u32::from(on));
+            server.read += if boots { 30 } else { 0 };
             let floppy = server
                 .published
                 .get("floppy")
                 .is_some_and(|floppy| floppy.in_slot && !floppy.dead);
-            (on && floppy && !server.mute && !server.instance && server.boot.is_none())
+            (boots && floppy && !server.mute && !server.instance && server.boot.is_none())
                 .then(|| server.floppy_token.clone())
         };
         if let Some(token) = boots.flatten() {
@@ -232,7 +239,8 @@ impl Publications for World {
         Ok(())
     }
 
-    async fn read_progress(&self, _: &Node, _: ArtefactKind) -> Option<(u64, u64)> {
-        Some((30, 100))
+    async fn read_progress(&self, node: &Node, kind: ArtefactKind) -> Option<(u64, u64)> {
+        let server = self.lock(&node.id);
+        server.published.get(kind.as_str()).map(|_| (server.read, 100))
     }
 }

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 
 mod agent_sim;
+mod called_off;
 mod deploy;
 mod failures;
 mod hands;
@@ -15,4 +16,5 @@ mod operator;
 mod scale;
 mod site;
 mod take_over;
+mod unread;
 mod world;

@@ -19,6 +19,10 @@ pub(crate) struct Server {
     pub(crate) floppy_token: Option<Secret>,
     /// Does not boot its ramdisk.
     pub(crate) mute: bool,
+    /// Its firmware skips virtual media, at so many boots from now on.
+    pub(crate) blind: u32,
+    /// Percents of its boot ISO that were read, all reads together.
+    pub(crate) read: u64,
     pub(crate) image_fails: bool,
     pub(crate) ignores_power_off: bool,
     /// Boots its instance, not the ramdisk.
@@ -78,6 +82,8 @@ impl World {
             published: BTreeMap::new(),
             floppy_token: None,
             mute: false,
+            blind: 0,
+            read: 0,
             image_fails: false,
             ignores_power_off: false,
             instance: false,

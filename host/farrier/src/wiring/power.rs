@@ -9,7 +9,7 @@ use conductor::{CallError, Errand, Power};
 use model::{BootMode, Device, Media, PowerAction, PowerState, ServerIdentity};
 use nodes::Store;
 
-use super::errors::of_bmc;
+use super::errors::{fail, of_bmc};
 use super::records::journalled;
 use super::servers::Servers;
 
@@ -47,8 +47,15 @@ impl Power for PowerWiring {
             PowerAction::ForceRestart => "power.force-restart",
             PowerAction::SoftRestart => "power.soft-restart",
         };
-        let change = self.ask(errand, |bmc| async move { bmc.set_power(action).await });
-        journalled(&*self.store, errand, name, "", change).await
+        let bmc = self.servers.of(&errand.node, &errand.tenure).map_err(of_bmc)?;
+        let (store, errand) = (Arc::clone(&self.store), errand.clone());
+        // In a task of its own: a request that was sent is neither taken back nor forgotten when its step is called off, and
+        // the next one to this BMC waits for its end.
+        let change = tokio::spawn(async move {
+            let change = async { bmc.set_power(action).await.map_err(of_bmc) };
+            journalled(&*store, &errand, name, "", change).await
+        });
+        change.await.unwrap_or_else(|_| Err(fail("a power request ended in a panic inside the host: report this")))
     }
 
     async fn boot_mode(&self, errand: &Errand) -> Result<BootMode, CallError> {

@@ -363,6 +363,8 @@ fn conductor_config(settings: &Settings) -> ConductorConfig {
         timeouts: Timeouts {
             callback: given.deploy_callback_timeout,
             clean_callback: given.clean_callback_timeout,
+            prepare: given.prepare_timeout,
+            fetch_alarm: given.fetch_alarm,
             ..Timeouts::default()
         },
         automated_clean: given.automated_clean,

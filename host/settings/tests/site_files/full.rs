@@ -66,6 +66,8 @@ fn every_name_of_a_full_site_file_is_read() {
         clean-callback-timeout-s = 700
         rescue-callback-timeout-s = 800
         inspect-timeout-s = 900
+        prepare-timeout-s = 500
+        fetch-alarm-s = 0
         power-timeout-s = 30
         soft-power-off-timeout-s = 300
         workers = 50
