@@ -42,6 +42,9 @@ pub struct SimConfig {
     pub agent_tls: bool,
     /// Whether the servers are switched on at the start.
     pub powered_on: bool,
+    /// URL of the script that DHCP names to network cards, all of which have iPXE; guests of QEMU see this host as 10.0.2.2. At
+    /// most 127 characters. `None`: nothing answers on the network.
+    pub bootfile: Option<String>,
     /// Capacity of each system disk in bytes.
     pub disk_bytes: u64,
     /// How long things take.
@@ -160,6 +163,7 @@ impl SimConfig {
             verify_media_tls: false,
             agent_tls: false,
             powered_on: false,
+            bootfile: None,
             disk_bytes: 4 << 30,
             timing: Timing::default(),
         }
@@ -192,6 +196,14 @@ impl SimConfig {
                 self.servers,
                 self.listen.port()
             )));
+        }
+        // The field of a BOOTP reply (RFC 951) has 128 bytes with the zero at its end.
+        if let Some(bootfile) = &self.bootfile
+            && (bootfile.len() > 127 || bootfile.contains(','))
+        {
+            return Err(SimError::Config(
+                "the boot file's URL must have at most 127 characters and no comma, or no DHCP reply carries it".into(),
+            ));
         }
         if self.disk_bytes < 512 {
             return Err(SimError::Config(

@@ -81,7 +81,7 @@ pub enum BootTarget {
     Usb,
     /// The system disk.
     Hdd,
-    /// The network. Nothing answers there.
+    /// The network, if [`crate::SimConfig::bootfile`] is there to be booted.
     Pxe,
     /// Firmware set-up or shell: boots nothing.
     Setup,

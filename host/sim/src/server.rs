@@ -65,6 +65,8 @@ pub enum BootOutcome {
     BootedFromCd,
     /// The system on the disk runs.
     BootedFromDisk,
+    /// An ordinary system from the network runs.
+    BootedFromNetwork,
     /// A real machine was started; what runs there is its own business.
     Started,
     /// Nothing could be booted, or what was booted gave up.

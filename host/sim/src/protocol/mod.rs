@@ -5,6 +5,7 @@ mod agent_api;
 mod commands;
 mod disk;
 mod floppy;
+mod ipxe;
 mod iso;
 mod logs;
 
@@ -27,6 +28,7 @@ const FLOPPY_LABEL: &str = "ir-vfd-dev";
 enum Booted {
     Agent(Parameters),
     Cd,
+    Network,
     Disk,
     /// Nothing; the machine waits in front of an error message.
     Nothing,
@@ -117,6 +119,7 @@ async fn life(
     let outcome = match &booted {
         Booted::Agent(_) => BootOutcome::Agent,
         Booted::Cd => BootOutcome::BootedFromCd,
+        Booted::Network => BootOutcome::BootedFromNetwork,
         Booted::Disk => BootOutcome::BootedFromDisk,
         Booted::Nothing => BootOutcome::Failed {
             reason: failures.join("; "),
@@ -158,7 +161,7 @@ async fn try_in_order(
                 None => Err(Failure::Passed("usb: no medium".into())),
                 Some(_) => Err(Failure::Passed("usb: the image holds no boot loader".into())),
             },
-            BootTarget::Pxe => Err(Failure::Passed("pxe: no answer".into())),
+            BootTarget::Pxe => boot_network(server).await,
             BootTarget::Setup => Err(Failure::Stuck("the firmware's set-up was entered".into())),
         };
         match booted {
@@ -192,7 +195,34 @@ async fn boot_cd(server: &Arc<Server>) -> Result<Booted, Failure> {
     let stuck = |error: iso::IsoError| Failure::Stuck(format!("cd: {error}"));
     let line = iso::kernel_line(&medium, &loader).await.map_err(stuck)?;
     iso::read_kernel(&medium, &line).await.map_err(stuck)?;
-    let mut parameters = Parameters::from_text(&line.append);
+    let parameters = parameters(server, &line.append).await?;
+    Ok(if parameters.get("ipa-api-url").is_some() {
+        Booted::Agent(parameters)
+    } else {
+        Booted::Cd
+    })
+}
+
+async fn boot_network(server: &Arc<Server>) -> Result<Booted, Failure> {
+    let Some(bootfile) = &server.config.bootfile else {
+        return Err(Failure::Passed("pxe: no answer".into()));
+    };
+    let loaded = ipxe::boot(server, bootfile).await;
+    match loaded.map_err(|reason| Failure::Passed(format!("pxe: {reason}")))? {
+        ipxe::Loaded::Disk => Ok(Booted::Disk),
+        ipxe::Loaded::Kernel(line) => {
+            let parameters = parameters(server, &line).await?;
+            Ok(match parameters.get("ipa-api-url") {
+                Some(_) => Booted::Agent(parameters),
+                None => Booted::Network,
+            })
+        }
+    }
+}
+
+/// What a ramdisk reads of its kernel line, and of its floppy if the line says so.
+async fn parameters(server: &Arc<Server>, line: &str) -> Result<Parameters, Failure> {
+    let mut parameters = Parameters::from_text(line);
     if parameters.get("boot_method") == Some("vmedia") {
         match server.medium(Device::Floppy) {
             Some(medium) => {
@@ -209,11 +239,7 @@ async fn boot_cd(server: &Arc<Server>) -> Result<Booted, Failure> {
             None => {}
         }
     }
-    Ok(if parameters.get("ipa-api-url").is_some() {
-        Booted::Agent(parameters)
-    } else {
-        Booted::Cd
-    })
+    Ok(parameters)
 }
 
 async fn boot_disk(path: &Path) -> Result<Booted, Failure> {

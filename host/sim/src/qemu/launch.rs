@@ -134,12 +134,20 @@ impl Launch<'_> {
         }
         option(
             "-netdev",
-            format!("user,id=n0,hostfwd=tcp:127.0.0.1:{}-:{AGENT_PORT}", self.port),
+            match &server.config.bootfile {
+                Some(url) => format!(
+                    "user,id=n0,hostfwd=tcp:127.0.0.1:{}-:{AGENT_PORT},bootfile={url}",
+                    self.port
+                ),
+                None => format!("user,id=n0,hostfwd=tcp:127.0.0.1:{}-:{AGENT_PORT}", self.port),
+            },
         );
-        option(
-            "-device",
-            format!("virtio-net-pci,netdev=n0,romfile=,mac={}", server.mac),
-        );
+        // The card's own ROM is iPXE, for both firmwares. Left out where it is not booted from: it takes its time.
+        let rom = match index(BootTarget::Pxe) {
+            booted if booted.is_empty() => ",romfile=".to_owned(),
+            booted => booted,
+        };
+        option("-device", format!("virtio-net-pci,netdev=n0,mac={}{rom}", server.mac));
         if self.mode == BootMode::Uefi {
             let missing = "UEFI boots need the OVMF code and variables files in the QEMU settings";
             let code = self.config.ovmf_code.as_ref().ok_or(missing)?;

@@ -129,7 +129,8 @@ async fn machine(
     let device = order.iter().copied().find(|target| match target {
         BootTarget::Cd => machine.cd.is_some(),
         BootTarget::Hdd => true,
-        BootTarget::Usb | BootTarget::Pxe | BootTarget::Setup => false,
+        BootTarget::Pxe => server.config.bootfile.is_some(),
+        BootTarget::Usb | BootTarget::Setup => false,
     });
     machine.qmp.execute("cont", json!({})).await?;
     server.booted(LastBoot {
