@@ -63,6 +63,13 @@ impl BaseUrl {
         Secret::new(format!("{}/{}", self.text, name.expose()))
     }
 
+    /// What of a request path lies below the base path (or below nothing, behind a proxy that strips it).
+    pub(crate) fn below<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let stripped = path.strip_prefix(&self.path).filter(|_| !self.path.is_empty());
+        let below = stripped.unwrap_or(path).strip_prefix('/');
+        below.filter(|below| !below.is_empty())
+    }
+
     /// The artefact that a request path names: the base path (or nothing, behind a proxy that strips it), a slash, a name.
     pub(crate) fn name_in(&self, path: &str) -> Option<ArtefactName> {
         let (before, name) = path.rsplit_once('/')?;

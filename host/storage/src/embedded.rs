@@ -4,6 +4,7 @@
 //! recorded artefact, owner or not. The listener that answers BMCs is in `api`; what is here is what it asks.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -87,6 +88,20 @@ impl Embedded {
     /// The artefact that a request path names, if the path is one of ours; nothing else of a request matters.
     pub fn name_in(&self, path: &str) -> Option<ArtefactName> {
         self.0.base_url.name_in(path)
+    }
+
+    /// The part of an artefact that a request path names by a name of the part's own, with its place in the artefact.
+    pub async fn part(&self, path: &str) -> Result<Option<(Served, Range<u64>)>, RecallError> {
+        let Some(path) = self.0.base_url.below(path) else {
+            return Ok(None);
+        };
+        let Some(part) = self.0.recall.part(path).await? else {
+            return Ok(None);
+        };
+        let served = self.lookup(&part.name).await?;
+        Ok(served
+            .filter(|served| part.range.start <= part.range.end && part.range.end <= served.size)
+            .map(|served| (served, part.range)))
     }
 
     /// The URL under which an artefact of that name is served here.

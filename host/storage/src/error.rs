@@ -1,5 +1,15 @@
 //! Why an artefact could not be published or removed.
 
+use std::io::{self, ErrorKind};
+
+use image::WriteError;
+
+use std::time::Duration;
+
+fn seconds(time: &Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
 /// One variant per thing that a caller does differently.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
@@ -27,6 +37,16 @@ pub enum StorageError {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// A service did not answer, or took nothing, for too long.
+    #[error("{place} did not go on with {action} for {}; look at that service, then try again", seconds(.after))]
+    Timeout {
+        /// Which service.
+        place: String,
+        /// "an upload", …
+        action: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+    },
     /// A source of the artefact cannot be read.
     #[error("could not read a source of the artefact while publishing it")]
     Source(#[source] image::ReadError),
@@ -47,4 +67,50 @@ pub enum StorageError {
         /// Which backend.
         place: String,
     },
+}
+
+impl StorageError {
+    /// What went wrong with a file, as far as an operator can do something about it.
+    pub(crate) fn of_file(place: String, action: &'static str, source: io::Error) -> Self {
+        match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full {
+                place,
+                remedy: "free some space or raise the quota, then publish again".into(),
+            },
+            ErrorKind::FileTooLarge => Self::Full {
+                place,
+                remedy: "its file system or a limit refuses files that big; use another directory".into(),
+            },
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Self::Forbidden {
+                place,
+                remedy: "let the user that runs farrier write there".into(),
+            },
+            _ => Self::Io { action, place, source },
+        }
+    }
+
+    /// Why a web server's directory cannot be opened.
+    pub(crate) fn of_root(place: String, error: &io::Error) -> Self {
+        let reason = match error.kind() {
+            ErrorKind::NotFound => "it does not exist; create it and let the web server serve it".into(),
+            ErrorKind::NotADirectory => "it is not a directory".into(),
+            ErrorKind::PermissionDenied => {
+                return Self::Forbidden {
+                    place,
+                    remedy: "let the user that runs farrier read and write it".into(),
+                };
+            }
+            _ => format!("it cannot be opened ({error})"),
+        };
+        Self::Unusable { place, reason }
+    }
+
+    /// Why an image could not be written into a file.
+    pub(crate) fn of_write(place: String, error: WriteError) -> Self {
+        match error {
+            WriteError::Read(error) => Self::Source(error),
+            WriteError::File(error) => Self::of_file(place, "write", error),
+            other => Self::of_file(place, "write", io::Error::other(other)),
+        }
+    }
 }

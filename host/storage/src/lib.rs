@@ -14,22 +14,29 @@ use model::{ArtefactName, Secret};
 mod base_url;
 mod embedded;
 mod error;
+mod objects;
 mod opened;
 mod reader;
 mod reads;
 mod recall;
+pub mod s3;
+mod same;
 pub mod serve;
 mod served;
+pub mod swift;
 mod unfinished;
+mod web_folder;
 mod web_root;
 
 pub use embedded::{Embedded, EmbeddedConfig};
 pub use error::StorageError;
+pub use objects::{Delivery, ObjectBackend};
 pub use reader::{Reader, UrlRules};
 pub use reads::{ClientReads, ReadCount, Reads};
-pub use recall::{NoRecords, Recall, RecallError, Recalled, Standing};
+pub use recall::{NoRecords, Part, Recall, RecallError, Recalled, Standing};
 pub use served::{Content, Remote, Served};
 pub use unfinished::{Existing, Unfinished};
+pub use web_folder::{NamedFile, WebFolder};
 pub use web_root::WebRoot;
 
 /// An artefact to publish: a layout, what its sources are read from, and the last part of its URL.
@@ -87,6 +94,11 @@ pub trait Backend: Send + Sync {
     async fn renew(&self, name: &ArtefactName, lifetime: Duration) -> Result<Renewal, StorageError>;
     /// Whether publishing would work now; the error says why not.
     async fn check(&self) -> Result<(), StorageError>;
+    /// Names of all that is there and could be ours, so that what was published and never recorded can be found; `None` = this
+    /// backend keeps nothing that is not on record.
+    async fn names(&self) -> Result<Option<Vec<ArtefactName>>, StorageError> {
+        Ok(None)
+    }
 }
 
 /// The later of two ends; `None` = when it is withdrawn.

@@ -1,5 +1,6 @@
 //! What the embedded backend asks the records: an artefact by its name, and whether it is still to be served.
 
+use std::ops::Range;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -57,6 +58,15 @@ pub enum Standing {
     Untracked,
 }
 
+/// A part of an artefact that has a name of its own, which can be guessed: a file that servers boot over the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The artefact.
+    pub name: ArtefactName,
+    /// Its bytes in the artefact.
+    pub range: Range<u64>,
+}
+
 /// Makes recorded artefacts again. The binary implements it with the store and the source cache.
 #[async_trait]
 pub trait Recall: Send + Sync {
@@ -65,6 +75,11 @@ pub trait Recall: Send + Sync {
 
     /// Whether the name is (still) on record, and until when it lives; cheap.
     async fn standing(&self, name: &ArtefactName) -> Result<Standing, RecallError>;
+
+    /// The part that a path below the listener's URL names; `None` if it names none.
+    async fn part(&self, _path: &str) -> Result<Option<Part>, RecallError> {
+        Ok(None)
+    }
 }
 
 /// For a server without records: what was published is all there is, until it expires or is withdrawn.

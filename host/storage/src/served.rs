@@ -102,6 +102,20 @@ impl Served {
         }
     }
 
+    /// A part of it as an image of its own; `etag` is of [`Served::part_etag`].
+    pub fn part<'a>(&self, range: &Range<u64>, etag: &'a str) -> Resource<'a> {
+        Resource {
+            size: range.end - range.start,
+            etag,
+            content_type: "application/octet-stream",
+        }
+    }
+
+    /// The entity tag of a part: that of the whole, and where the part begins.
+    pub fn part_etag(&self, range: &Range<u64>) -> String {
+        format!("\"{}+{}\"", self.digest, range.start)
+    }
+
     /// Fills `buf` from `offset` on, if the bytes are made here; blocks while sources are read.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
         match &self.content {

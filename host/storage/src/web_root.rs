@@ -4,7 +4,7 @@
 //! lie in it.
 
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,17 +13,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use image::WriteError;
 use model::ArtefactName;
 
 use crate::base_url::BaseUrl;
+use crate::same::{SameError, same_bytes};
 use crate::unfinished::{Existing, Unfinished, remove_leftovers, sync};
 use crate::{Backend, Publication, Published, Renewal, Stat, StorageError};
 
 /// Read by the web server's user.
 const MODE: u32 = 0o644;
-/// Bytes compared at a time.
-const BLOCK: usize = 1 << 20;
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
@@ -40,7 +38,8 @@ impl WebRoot {
     pub fn new(root: &Path, base_url: &str) -> Result<Self, StorageError> {
         let place = place(root);
         let base_url = BaseUrl::parse(base_url, &place)?;
-        let dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| open_error(place, error))?;
+        let dir =
+            Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| StorageError::of_root(place, &error))?;
         let root = Root {
             dir,
             path: root.to_owned(),
@@ -99,6 +98,15 @@ impl Backend for WebRoot {
         })
     }
 
+    async fn names(&self) -> Result<Option<Vec<ArtefactName>>, StorageError> {
+        self.run("list", |root| {
+            let entries = root.dir.entries().map_err(|error| root.error("list files", error))?;
+            let names = entries.filter_map(|entry| ArtefactName::parse(entry.ok()?.file_name().to_str()?));
+            Ok(Some(names.collect()))
+        })
+        .await
+    }
+
     async fn check(&self) -> Result<(), StorageError> {
         self.run("check", |root| {
             let file = root.create()?;
@@ -117,11 +125,7 @@ impl Root {
         }
         let file = self.create()?;
         file.write(&publication.layout, &*publication.sources, &mut |_| ())
-            .map_err(|error| match error {
-                WriteError::Read(error) => StorageError::Source(error),
-                WriteError::File(error) => self.error("write", error),
-                other => self.error("write", io::Error::other(other)),
-            })?;
+            .map_err(|error| StorageError::of_write(place(&self.path), error))?;
         match file.appear(OsStr::new(name), Existing::Keep) {
             // Another conductor published it meanwhile.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => match self.holds_already(publication)? {
@@ -142,34 +146,12 @@ impl Root {
             Err(error) => return Err(self.error("look for a file", error)),
         }
         let file = self.dir.open(name).map_err(|error| self.error("read", error))?;
-        match self.same_bytes(publication, &mut file.into_std())? {
-            true => Ok(true),
-            false => Err(self.conflict()),
+        match same_bytes(&mut file.into_std(), &publication.layout, &*publication.sources) {
+            Ok(true) => Ok(true),
+            Ok(false) => Err(self.conflict()),
+            Err(SameError::File(error)) => Err(self.error("read", error)),
+            Err(SameError::Source(error)) => Err(StorageError::Source(error)),
         }
-    }
-
-    fn same_bytes(&self, publication: &Publication, file: &mut std::fs::File) -> Result<bool, StorageError> {
-        let size = publication.layout.size();
-        let found = file.metadata().map_err(|error| self.error("read", error))?;
-        if found.len() != size {
-            return Ok(false);
-        }
-        let (mut theirs, mut ours) = (vec![0; BLOCK], vec![0; BLOCK]);
-        let mut at = 0;
-        while at < size {
-            let len = usize::try_from(size - at).map_or(BLOCK, |rest| rest.min(BLOCK));
-            file.read_exact(&mut theirs[..len])
-                .map_err(|error| self.error("read", error))?;
-            publication
-                .layout
-                .read_at(&*publication.sources, at, &mut ours[..len])
-                .map_err(StorageError::Source)?;
-            if theirs[..len] != ours[..len] {
-                return Ok(false);
-            }
-            at += len as u64;
-        }
-        Ok(true)
     }
 
     /// A file that the web server's user may read once it appears.
@@ -196,40 +178,10 @@ impl Root {
     }
 
     fn error(&self, action: &'static str, source: io::Error) -> StorageError {
-        let place = place(&self.path);
-        match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StorageError::Full {
-                place,
-                remedy: "free some space or raise the quota, then publish again".into(),
-            },
-            ErrorKind::FileTooLarge => StorageError::Full {
-                place,
-                remedy: "its file system or a limit refuses files that big; use another directory".into(),
-            },
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StorageError::Forbidden {
-                place,
-                remedy: "let the user that runs farrier write there".into(),
-            },
-            _ => StorageError::Io { action, place, source },
-        }
+        StorageError::of_file(place(&self.path), action, source)
     }
 }
 
 fn place(root: &Path) -> String {
     format!("the web root {}", root.display())
-}
-
-fn open_error(place: String, error: io::Error) -> StorageError {
-    let reason = match error.kind() {
-        ErrorKind::NotFound => "it does not exist; create it and let the web server serve it".into(),
-        ErrorKind::NotADirectory => "it is not a directory".into(),
-        ErrorKind::PermissionDenied => {
-            return StorageError::Forbidden {
-                place,
-                remedy: "let the user that runs farrier read and write it".into(),
-            };
-        }
-        _ => format!("it cannot be opened ({error})"),
-    };
-    StorageError::Unusable { place, reason }
 }

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use model::ArtefactName;
 use proptest::prelude::*;
 use storage::{
-    Backend, Embedded, EmbeddedConfig, NoRecords, Publication, Recall, RecallError, Recalled, Renewal, Standing, Stat,
-    StorageError,
+    Backend, Embedded, EmbeddedConfig, NoRecords, Part, Publication, Recall, RecallError, Recalled, Renewal, Standing,
+    Stat, StorageError,
 };
 
 /// Records that a test writes, slow to read.
@@ -50,6 +50,20 @@ impl Recall for Records {
         Ok(match self.find(name)? {
             Some(_) => Standing::Recorded(*self.expires.lock().unwrap()),
             None => Standing::Gone,
+        })
+    }
+
+    async fn part(&self, path: &str) -> Result<Option<Part>, RecallError> {
+        let part = |range| {
+            Some(Part {
+                name: name(1, "img"),
+                range,
+            })
+        };
+        Ok(match path {
+            "n1/config" => part(700..5700),
+            "n1/beyond" => part(700..u64::MAX),
+            _ => None,
         })
     }
 }
@@ -285,4 +299,47 @@ proptest! {
         }
         prop_assert!(joined == wanted);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_is_found_by_its_own_name_as_long_as_the_whole_is_on_record() {
+    let records = Arc::new(Records::default());
+    let backend = backend(Arc::clone(&records) as _);
+    assert!(backend.part("/images/n1/config").await.unwrap().is_none());
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let (publication, bytes) = publication(name(1, "img"), 7);
+    records.rows.lock().unwrap().push(publication);
+    for path in ["/images/n1/config", "/n1/config"] {
+        let (served, range) = backend.part(path).await.unwrap().unwrap();
+        assert_eq!(range, 700..5700);
+        let etag = served.part_etag(&range);
+        let resource = served.part(&range, &etag);
+        assert_eq!((resource.size, resource.etag), (5000, etag.as_str()));
+        assert_ne!(etag, served.part_etag(&(0..5000)), "other bytes have another tag");
+        let mut buffer = vec![0; 5000];
+        served.read_at(range.start, &mut buffer).unwrap();
+        assert_eq!(buffer, bytes[700..5700]);
+    }
+    for path in [
+        "/images/n1/beyond",
+        "/images/",
+        "/images",
+        "/images/n1/other",
+        "/other/n1/config",
+        "",
+        "/",
+    ] {
+        assert!(backend.part(path).await.unwrap().is_none(), "{path}");
+    }
+    assert_eq!(
+        records.recalls.load(Ordering::SeqCst),
+        2,
+        "one that found nothing, one that did"
+    );
+    *records.broken.lock().unwrap() = true;
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert!(
+        backend.part("/n1/config").await.unwrap().is_some(),
+        "a server that boots needs its bytes now"
+    );
 }

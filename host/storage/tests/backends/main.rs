@@ -5,4 +5,6 @@ mod common;
 #[cfg(test)]
 mod embedded;
 #[cfg(test)]
+mod web_folder;
+#[cfg(test)]
 mod web_root;
