@@ -17,6 +17,7 @@ source "$here/lib.sh"
 packages=(
     gcc libc6-dev libssl-dev pkg-config binutils make cpio kmod python3
     dosfstools mtools xorriso genisoimage
+    xfsprogs btrfs-progs e2fsprogs
     isolinux syslinux-common ovmf grub-common grub-efi-amd64-bin busybox-static
     python3-venv memcached nginx-light
 )

@@ -69,6 +69,18 @@ impl Layout {
         file: &File,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Written, WriteError> {
+        let written = self.fill(sources, file, progress)?;
+        file.sync_all().map_err(WriteError::File)?;
+        Ok(written)
+    }
+
+    /// As [`Layout::write_with`], for one of many files: nobody waits for the disk.
+    pub fn fill(
+        &self,
+        sources: &dyn SourceSet,
+        file: &File,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Written, WriteError> {
         file.set_len(0).map_err(WriteError::File)?;
         file.set_len(self.size()).map_err(WriteError::File)?;
         let mut out = Out {
@@ -93,7 +105,6 @@ impl Layout {
             }
             out.report();
         }
-        file.sync_all().map_err(WriteError::File)?;
         Ok(out.done)
     }
 }

@@ -9,6 +9,8 @@ use super::reader::{FatEntry, FatReadError, FatVolume, damaged};
 const WINDOW: u64 = 4096;
 /// Bytes of neighbouring clusters that are read at a time.
 const BLOCK: u64 = 1 << 20;
+/// Pieces that a file may lie in to be told by its sections.
+const MAX_SECTIONS: usize = 65_536;
 
 impl FatVolume<'_> {
     /// The bytes of a file that [`FatVolume::entries`] found, if they are at most `limit`.
@@ -27,29 +29,61 @@ impl FatVolume<'_> {
 
     /// Writes the bytes of a file that [`FatVolume::entries`] found, whatever its length; holds a megabyte at a time.
     pub fn copy_to(&self, file: &FatEntry, to: &mut dyn Write) -> Result<(), FatReadError> {
+        let mut buffer = Vec::new();
+        let mut copy = |mut section: Range<u64>| {
+            while !section.is_empty() {
+                let end = section.end.min(section.start + BLOCK);
+                buffer.clear();
+                self.append(&mut buffer, section.start, end - section.start)?;
+                to.write_all(&buffer).map_err(FatReadError::Write)?;
+                section.start = end;
+            }
+            Ok(())
+        };
+        self.each_section(file, &mut copy)
+    }
+
+    /// Where the bytes of a file lie in the image, in order. Refuses a file in very many pieces; [`FatVolume::copy_to`]
+    /// reads it.
+    pub fn sections(&self, file: &FatEntry) -> Result<Vec<Range<u64>>, FatReadError> {
+        let mut sections = Vec::new();
+        self.each_section(file, &mut |section| {
+            if sections.len() == MAX_SECTIONS {
+                return Err(damaged(&file.path, "it lies in more pieces than are counted"));
+            }
+            sections.push(section);
+            Ok(())
+        })?;
+        Ok(sections)
+    }
+
+    /// Hears of each run of neighbouring clusters.
+    fn each_section(
+        &self,
+        file: &FatEntry,
+        hear: &mut dyn FnMut(Range<u64>) -> Result<(), FatReadError>,
+    ) -> Result<(), FatReadError> {
         let mut left = u64::from(file.len);
         let mut chain = Chain::new(self, file.cluster);
-        let mut buffer = Vec::new();
-        let mut block: Range<u64> = 0..0;
+        let mut section: Range<u64> = 0..0;
         while left > 0 {
             let at = chain
                 .next(&file.path)?
                 .ok_or_else(|| damaged(&file.path, "its chain ends before its length"))?;
             let part = left.min(self.cluster_bytes);
-            if at != block.end || block.end - block.start + part > BLOCK {
-                self.copy_block(&block, &mut buffer, to)?;
-                block = at..at;
+            if at != section.end {
+                if !section.is_empty() {
+                    hear(section)?;
+                }
+                section = at..at;
             }
-            block.end += part;
+            section.end += part;
             left -= part;
         }
-        self.copy_block(&block, &mut buffer, to)
-    }
-
-    fn copy_block(&self, block: &Range<u64>, buffer: &mut Vec<u8>, to: &mut dyn Write) -> Result<(), FatReadError> {
-        buffer.clear();
-        self.append(buffer, block.start, block.end - block.start)?;
-        to.write_all(buffer).map_err(FatReadError::Write)
+        match section.is_empty() {
+            true => Ok(()),
+            false => hear(section),
+        }
     }
 
     /// How many clusters no file has. Reads the allocation table from end to end.
