@@ -1,9 +1,10 @@
 //! The image listener: what BMCs fetch artefacts from.
 //!
 //! What is answered is decided by [`storage::serve`], and to whom by the artefact; here are the sockets. The only part of a
-//! request that counts besides its conditions is its path.
+//! request that counts besides its conditions is its path: an artefact's name, or a name that a part of one has for itself.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use storage::Embedded;
 use storage::serve::{Answer, Conditions, answer};
+use storage::{Embedded, RecallError, Served};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -54,18 +55,15 @@ async fn respond<B>(
     reader: IpAddr,
     readers: Arc<AtomicUsize>,
 ) -> Response<ImageBody> {
-    let Some(name) = embedded.name_in(request.uri().path()) else {
-        return plain(StatusCode::NOT_FOUND, "there is no image of that name");
-    };
-    let served = match embedded.lookup(&name).await {
-        Ok(Some(served)) if served.may_be_read_by(reader) => served,
-        Ok(Some(_)) => {
-            tracing::warn!(artefact = %name, from = %reader, "asked for by another than the node's BMC; refused");
+    let (served, part) = match find(embedded, request.uri().path()).await {
+        Ok(Some((served, part))) if served.may_be_read_by(reader) => (served, part),
+        Ok(Some((served, _))) => {
+            tracing::warn!(artefact = %served.name, from = %reader, "asked for by another than the node's BMC; refused");
             return plain(StatusCode::NOT_FOUND, "there is no image of that name");
         }
         Ok(None) => return plain(StatusCode::NOT_FOUND, "there is no image of that name"),
         Err(error) => {
-            tracing::warn!(artefact = %name, from = %reader, %error, "could not look up an artefact that is asked for");
+            tracing::warn!(from = %reader, %error, "could not look up an artefact that is asked for");
             let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "try again");
             response
                 .headers_mut()
@@ -80,12 +78,21 @@ async fn respond<B>(
         if_match: once(headers, header::IF_MATCH),
         if_none_match: once(headers, header::IF_NONE_MATCH),
     };
-    let answer = answer(request.method().as_str(), &conditions, &served.resource());
+    let tag = part.as_ref().map(|part| served.part_etag(part));
+    let resource = match (&part, &tag) {
+        (Some(part), Some(tag)) => served.part(part, tag),
+        _ => served.resource(),
+    };
+    let answer = answer(request.method().as_str(), &conditions, &resource);
+    let name = &served.name;
     tracing::debug!(
         artefact = %name, from = %reader, method = %request.method(), status = answer.status,
         start = answer.body.start, end = answer.body.end, "image request"
     );
-    let mut body = ImageBody::new(answer.body.clone(), served.clone(), reader, readers);
+    // Where a part begins in the whole; its own range was checked against the whole's size.
+    let shift = part.map_or(0, |part| part.start);
+    let stretch = answer.body.start + shift..answer.body.end + shift;
+    let mut body = ImageBody::new(stretch, served.clone(), reader, readers);
     if !answer.body.is_empty() {
         served.reads.request(reader);
         // The first block is read before the head goes out, so that a lost source is an error and no broken answer.
@@ -95,6 +102,14 @@ async fn respond<B>(
         }
     }
     head(answer, body)
+}
+
+/// The artefact that a path names, or the part of one.
+async fn find(embedded: &Embedded, path: &str) -> Result<Option<(Served, Option<Range<u64>>)>, RecallError> {
+    match embedded.name_in(path) {
+        Some(name) => Ok(embedded.lookup(&name).await?.map(|served| (served, None))),
+        None => Ok(embedded.part(path).await?.map(|(served, part)| (served, Some(part)))),
+    }
 }
 
 /// The value of a header that came exactly once and is text.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::listen::Limits;
+use async_trait::async_trait;
 use bytes::Bytes;
 use image::{Extent, FileSource, Kind, Layout, SourceMap};
 use model::{ArtefactName, Sha256};
-use storage::{Backend, Embedded, EmbeddedConfig, NoRecords, Publication, Reader};
+use storage::{Backend, Embedded, EmbeddedConfig, Part, Publication, Reader, Recall, RecallError, Recalled, Standing};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -62,6 +63,25 @@ fn publication(name: ArtefactName) -> (Publication, Vec<u8>) {
     (publication, bytes)
 }
 
+/// No records, but a part of the first image has a name of its own.
+struct Parts;
+
+#[async_trait]
+impl Recall for Parts {
+    async fn recall(&self, _: &ArtefactName) -> Result<Option<Recalled>, RecallError> {
+        Ok(None)
+    }
+
+    async fn standing(&self, _: &ArtefactName) -> Result<Standing, RecallError> {
+        Ok(Standing::Untracked)
+    }
+
+    async fn part(&self, path: &str) -> Result<Option<Part>, RecallError> {
+        let (name, range) = (name(1, "iso"), 100_000..1_300_000);
+        Ok((path == "n1/kernel").then_some(Part { name, range }))
+    }
+}
+
 impl Server {
     async fn start() -> Self {
         Self::with(Limits::images(None)).await
@@ -73,7 +93,7 @@ impl Server {
         let base_url = format!("http://{address}");
         let embedded = Embedded::new(EmbeddedConfig {
             base_url,
-            recall: Arc::new(NoRecords),
+            recall: Arc::new(Parts),
         })
         .unwrap();
         let (iso, bytes) = publication(name(1, "iso"));
@@ -248,6 +268,44 @@ async fn head_tells_what_get_then_sends_whole() {
         ))
         .await;
     assert_eq!(twice.status, 200);
+}
+
+#[tokio::test]
+async fn a_part_under_a_name_of_its_own_is_an_image_of_its_own() {
+    let server = Server::start().await;
+    let part = server.bytes[100_000..1_300_000].to_vec();
+    let mut client = server.connect().await;
+    let whole = client.ask("GET /n1/kernel HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    assert_eq!((whole.status, whole.header("Content-Length")), (200, Some("1200000")));
+    assert!(whole.body == part);
+    let etag = whole.header("Etag").unwrap().to_owned();
+    let head = client.ask("HEAD /n1/kernel HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    assert_eq!((head.status, head.header("Content-Length")), (200, Some("1200000")));
+    let request =
+        format!("GET /n1/kernel HTTP/1.1\r\nHost: h\r\nRange: bytes=1199990-9999999\r\nIf-Range: {etag}\r\n\r\n");
+    let end = client.ask(&request).await;
+    assert_eq!(
+        (end.status, end.header("Content-Range")),
+        (206, Some("bytes 1199990-1199999/1200000"))
+    );
+    assert_eq!(end.body, part[1_199_990..]);
+    let past = client
+        .ask("GET /n1/kernel HTTP/1.1\r\nHost: h\r\nRange: bytes=1200000-\r\n\r\n")
+        .await;
+    assert_eq!(past.status, 416);
+    let path = server.path();
+    let all = client.ask(&format!("HEAD {path} HTTP/1.1\r\nHost: h\r\n\r\n")).await;
+    assert_ne!(all.header("Etag"), Some(etag.as_str()));
+    for unknown in ["/n1/ramdisk", "/n1/", "/n1", "/x/n1/kernel"] {
+        let reply = client.ask(&format!("GET {unknown} HTTP/1.1\r\nHost: h\r\n\r\n")).await;
+        assert_eq!(reply.status, 404, "{unknown}");
+    }
+    let reads = server.embedded.reads(&server.name).unwrap();
+    assert_eq!(
+        (reads.bytes, reads.furthest),
+        (1_200_010, 1_300_000),
+        "counted where it lies in the whole"
+    );
 }
 
 #[tokio::test]
