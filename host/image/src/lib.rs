@@ -47,8 +47,8 @@ pub use esp::{EspError, EspSpec, GRUB_CONFIG_PATHS, esp};
 pub use fat::{FatEntry, FatError, FatReadError, FatShape, FatSpec, FatTime, FatVolume, fat};
 pub use floppy::{FLOPPY_LABEL, FloppyError, FloppySpec, PARAMETERS_FILE, floppy};
 pub use iso9660::{
-    BOOT_ISO_LABEL, BootIsoSpec, Firmware, GRUB_CONFIG_PATH, IsoBootEntry, IsoEntry, IsoError, IsoFile, IsoKind,
-    IsoNames, IsoPlatform, IsoReadError, IsoSection, IsoSpec, IsoTime, IsoVolume, KERNEL_PATH, MARKER_PATH,
+    BOOT_ISO_LABEL, BootIsoSpec, Firmware, GRUB_CONFIG_PATH, Hybrid, IsoBootEntry, IsoEntry, IsoError, IsoFile,
+    IsoKind, IsoNames, IsoPlatform, IsoReadError, IsoSection, IsoSpec, IsoTime, IsoVolume, KERNEL_PATH, MARKER_PATH,
     RAMDISK_PATH, boot_iso, iso,
 };
 pub use layout::{Extent, Kind, Layout, LayoutError};

@@ -9,7 +9,8 @@ const MAX_VALUE: usize = 64 * 1024;
 /// Keys are shown up to this many characters.
 const SHOWN: usize = 64;
 
-/// Why a parameter cannot be handed to a ramdisk. It names the key, never the value: values may be secret.
+/// Why a parameter cannot be handed to a ramdisk. It names the key and at most one character, never the value: values may
+/// be secret.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParameterError {
@@ -19,7 +20,7 @@ pub enum ParameterError {
         /// The key up to its first `=`, shortened.
         key: String,
         /// What is wrong with it.
-        reason: &'static str,
+        reason: String,
     },
     /// The reader would not see the value that was meant.
     #[error("the value of parameter {key:?} {reason}; encode it (base64, say) or leave it out")]
@@ -27,7 +28,7 @@ pub enum ParameterError {
         /// Its key.
         key: String,
         /// What is wrong with the value.
-        reason: &'static str,
+        reason: String,
     },
     /// A key is there twice.
     #[error("parameter {key:?} is given twice; leave one of them out")]
@@ -37,14 +38,24 @@ pub enum ParameterError {
     },
 }
 
+/// Which boot loaders read a kernel line from their configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Loaders {
+    pub(crate) isolinux: bool,
+    pub(crate) grub: bool,
+}
+
 /// Who reads the parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reader {
     /// The agent, from `parameters.txt`: it splits at whitespace (every character that Python's `str.split` splits at).
     File,
-    /// A boot loader's configuration parser, then the kernel. GRUB puts a backslash before quotes and backslashes
-    /// (`grub_create_loader_cmdline`), isolinux does not: so neither may occur if both are to say the same.
-    KernelLine,
+    /// A boot loader's configuration parser, then the kernel, then whoever reads `/proc/cmdline`.
+    ///
+    /// isolinux hands its line on as it is, and knows no escapes. GRUB has quotes of its own for any character, and then puts
+    /// a backslash before quotes and backslashes (`grub_create_loader_cmdline`), or leaves them, as its maker pleased: so
+    /// neither may occur.
+    KernelLine(Loaders),
 }
 
 /// Checks every parameter for `reader`.
@@ -75,50 +86,65 @@ pub(crate) fn shown(key: &str) -> String {
     key.split('=').next().unwrap_or_default().chars().take(SHOWN).collect()
 }
 
-fn bad_key(key: &str) -> Option<&'static str> {
-    match key {
-        "" => Some("is empty"),
-        key if key.len() > MAX_KEY => Some("is longer than 255 bytes"),
-        key if key.contains('=') => Some("holds `=`"),
-        key if key.contains(char::is_whitespace) => Some("holds whitespace"),
-        key if !key.bytes().all(|byte| byte.is_ascii_graphic() && !is_quote(byte)) => {
-            Some("holds a quote, a backslash, a control character or one outside ASCII")
-        }
+fn bad_key(key: &str) -> Option<String> {
+    if key.is_empty() {
+        return Some("is empty".to_owned());
+    }
+    if key.len() > MAX_KEY {
+        return Some(format!("is longer than {MAX_KEY} bytes"));
+    }
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '=' | '"' | '\'' | '\\');
+    let odd = key.chars().find(|c| !is_plain(*c))?;
+    Some(format!("holds {}", described(odd)))
+}
+
+pub(crate) fn bad_value(value: &str, reader: Reader) -> Option<String> {
+    if value.len() > MAX_VALUE {
+        return Some(format!("is longer than {MAX_VALUE} bytes"));
+    }
+    let (odd, reason) = value
+        .chars()
+        .find_map(|c| bad_character(c, reader).map(|reason| (c, reason)))?;
+    Some(format!("holds {}, {reason}", described(odd)))
+}
+
+/// Why this character does not arrive.
+pub(crate) fn bad_character(c: char, reader: Reader) -> Option<&'static str> {
+    match (c, reader) {
+        ('\n' | '\r', _) => Some("which ends its line"),
+        (c, _) if c.is_whitespace() => Some("at which its reader would cut it"),
+        (c, _) if c.is_control() => Some("which no line of text carries"),
+        (_, Reader::File) => None,
+        ('"', Reader::KernelLine(_)) => Some("which the kernel takes off"),
+        ('\'' | '\\', Reader::KernelLine(loaders)) if loaders.grub => Some("before which GRUB puts a backslash"),
+        (c, Reader::KernelLine(_)) if !c.is_ascii() => Some("which a kernel line cannot carry"),
         _ => None,
     }
 }
 
-pub(crate) fn bad_value(value: &str, reader: Reader) -> Option<&'static str> {
-    if value.len() > MAX_VALUE {
-        return Some("is longer than 64 KiB");
+/// A character as an error names it: as it is, if it can be seen.
+pub(crate) fn described(c: char) -> String {
+    let number = u32::from(c);
+    match c {
+        ' ' => format!("a space (U+{number:04X})"),
+        '\n' | '\r' => format!("a line break (U+{number:04X})"),
+        c if c.is_whitespace() || c.is_control() => format!("an invisible character (U+{number:04X})"),
+        c => format!("`{c}` (U+{number:04X})"),
     }
-    if value.contains(['\n', '\r']) {
-        return Some("holds a line break");
-    }
-    if value.contains(char::is_whitespace) {
-        return Some("holds whitespace, at which its reader would cut it");
-    }
-    if value.contains(char::is_control) {
-        return Some("holds a control character");
-    }
-    if reader == Reader::KernelLine {
-        if value.bytes().any(is_quote) {
-            return Some("holds a quote or a backslash, which boot loaders change");
-        }
-        if !value.is_ascii() {
-            return Some("holds a character outside ASCII, which a kernel line cannot carry");
-        }
-    }
-    None
-}
-
-fn is_quote(byte: u8) -> bool {
-    matches!(byte, b'"' | b'\'' | b'\\')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BOTH: Reader = Reader::KernelLine(Loaders {
+        isolinux: true,
+        grub: true,
+    });
+    const ISOLINUX: Reader = Reader::KernelLine(Loaders {
+        isolinux: true,
+        grub: false,
+    });
 
     fn checked(key: &str, value: &str, reader: Reader) -> Result<(), ParameterError> {
         check(&[(key.to_owned(), value.to_owned())], reader)
@@ -137,7 +163,7 @@ mod tests {
             "\u{85}",
             "\0",
         ] {
-            for reader in [Reader::File, Reader::KernelLine] {
+            for reader in [Reader::File, BOTH, ISOLINUX] {
                 let refused = checked("k", value, reader);
                 assert!(
                     matches!(refused, Err(ParameterError::Value { .. })),
@@ -147,12 +173,37 @@ mod tests {
         }
         for value in ["a'b", "a\"b", "a\\b", "ü"] {
             assert_eq!(checked("k", value, Reader::File), Ok(()), "{value}");
-            let refused = checked("k", value, Reader::KernelLine);
+            let refused = checked("k", value, BOTH);
             assert!(matches!(refused, Err(ParameterError::Value { .. })), "{value}");
         }
         for value in ["", "http://[2001:db8::1]:6385/v1,http://b", "a=b", "$x;{y}#z%s"] {
-            assert_eq!(checked("ipa-api-url", value, Reader::KernelLine), Ok(()), "{value}");
+            assert_eq!(checked("ipa-api-url", value, BOTH), Ok(()), "{value}");
         }
+    }
+
+    #[test]
+    fn isolinux_alone_takes_what_grub_would_change() {
+        for value in ["it's", "DOMAIN\\user"] {
+            assert_eq!(checked("k", value, ISOLINUX), Ok(()), "{value}");
+            assert!(checked("k", value, BOTH).is_err(), "{value}");
+        }
+        assert!(checked("k", "a\"b", ISOLINUX).is_err());
+    }
+
+    #[test]
+    fn an_error_names_the_parameter_and_the_character() {
+        let text = |key: &str, value: &str| checked(key, value, BOTH).unwrap_err().to_string();
+        for (value, expected) in [
+            ("it's", "`'` (U+0027), before which GRUB"),
+            ("a b", "a space (U+0020), at which"),
+            ("ü", "`ü` (U+00FC), which a kernel line cannot"),
+            ("a\n", "a line break (U+000A)"),
+            ("a\u{7}", "an invisible character (U+0007)"),
+        ] {
+            let text = text("root_device", value);
+            assert!(text.contains("\"root_device\"") && text.contains(expected), "{text}");
+        }
+        assert!(text("a b", "").contains("\"a b\" holds a space (U+0020)"));
     }
 
     #[test]
@@ -172,7 +223,7 @@ mod tests {
     fn no_error_shows_a_value() {
         let secret = "hunter2";
         for (key, value) in [("token=hunter2", ""), ("token", "hunter2 x"), ("token", "hunter2\n")] {
-            let error = checked(key, value, Reader::KernelLine).unwrap_err();
+            let error = checked(key, value, BOTH).unwrap_err();
             let text = format!("{error} {error:?}");
             assert!(!text.contains(secret) && text.contains("token"), "{text}");
         }

@@ -1,12 +1,14 @@
 //! The kernel line and the boot loaders' configuration files that hold it.
 
 use super::{IsoError, KERNEL_PATH, MARKER_PATH, RAMDISK_PATH};
-use crate::parameters::{Reader, bad_value, check, shown};
+use crate::parameters::{Loaders, Reader, bad_character, check, described, shown};
 
 /// Without it an agent ignores floppy and ISO altogether.
 const BOOT_METHOD: (&str, &str) = ("boot_method", "vmedia");
-/// What x86 kernels take (2047), less what isolinux and GRUB put in front: `BOOT_IMAGE=/boot/vmlinuz initrd=/boot/initrd `.
-const MAX_LINE: usize = 2047 - 64;
+/// What x86 kernels take: 2048 bytes with the zero that ends them.
+pub(super) const MAX_KERNEL_LINE: usize = 2047;
+/// The same, less what isolinux and GRUB put in front: `BOOT_IMAGE=/boot/vmlinuz initrd=/boot/initrd `.
+const MAX_LINE: usize = MAX_KERNEL_LINE - 64;
 /// A kernel hands what it does not know to its first process, and panics over 32 such values; `HOME`, `TERM`, `BOOT_IMAGE` and
 /// `boot_method` are four of them. A name with a dot is a module's and does not count.
 const MAX_PARAMETERS: usize = 28;
@@ -15,33 +17,19 @@ const RESERVED: [&str; 2] = ["initrd", "BOOT_IMAGE"];
 
 /// Puts the kernel line together: `boot_method=vmedia` once, then parameters, then arguments. Last come the arguments,
 /// since a `--` in them hands what follows to the first process instead of the kernel.
-pub(super) fn kernel_line(parameters: &[(String, String)], arguments: &str) -> Result<String, IsoError> {
-    check(parameters, Reader::KernelLine)?;
-    let handed_on = parameters.iter().filter(|(key, _)| !key.contains('.')).count();
-    if handed_on > MAX_PARAMETERS {
-        return Err(IsoError::TooManyParameters {
-            count: handed_on,
-            max: MAX_PARAMETERS,
-        });
-    }
-    if arguments.contains(|c: char| c.is_control() && c != '\t') {
-        return Err(IsoError::KernelArgument {
-            argument: String::new(),
-            reason: "holds a line break or a control character",
-        });
-    }
+pub(super) fn kernel_line(
+    parameters: &[(String, String)],
+    arguments: &str,
+    loaders: Loaders,
+) -> Result<String, IsoError> {
     let (method, vmedia) = BOOT_METHOD;
     let mut line = format!("{method}={vmedia}");
-    let words = parameters.iter().map(|(key, value)| format!("{key}={value}"));
-    for word in words.chain(arguments.split_ascii_whitespace().map(str::to_owned)) {
-        let refuse = |reason| IsoError::KernelArgument {
+    for word in kernel_words(parameters, arguments, loaders)? {
+        let refuse = |reason: &str| IsoError::KernelArgument {
             argument: shown(&word),
-            reason,
+            reason: reason.to_owned(),
         };
         let key = word.split('=').next().unwrap_or_default();
-        if let Some(reason) = bad_value(&word, Reader::KernelLine) {
-            return Err(refuse(reason));
-        }
         if RESERVED.contains(&key) {
             return Err(refuse("is set by the boot loader; leave it out"));
         }
@@ -63,6 +51,65 @@ pub(super) fn kernel_line(parameters: &[(String, String)], arguments: &str) -> R
     Ok(line)
 }
 
+/// Parameters and arguments as words of a kernel line, each checked to arrive as it is.
+pub(super) fn kernel_words(
+    parameters: &[(String, String)],
+    arguments: &str,
+    loaders: Loaders,
+) -> Result<Vec<String>, IsoError> {
+    check(parameters, Reader::KernelLine(loaders))?;
+    let handed_on = parameters.iter().filter(|(key, _)| !key.contains('.')).count();
+    if handed_on > MAX_PARAMETERS {
+        return Err(IsoError::TooManyParameters {
+            count: handed_on,
+            max: MAX_PARAMETERS,
+        });
+    }
+    let mut words: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    words.extend(argument_words(arguments, loaders)?);
+    Ok(words)
+}
+
+/// The words of free arguments, split as the kernel does: at spaces and tabs outside of double quotes.
+fn argument_words(arguments: &str, loaders: Loaders) -> Result<Vec<String>, IsoError> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let mut is_quoted = false;
+    let refuse = |word: &str, reason: String| {
+        Err(IsoError::KernelArgument {
+            argument: shown(word),
+            reason,
+        })
+    };
+    for c in arguments.chars() {
+        match c {
+            ' ' | '\t' if !is_quoted => {
+                words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()));
+                continue;
+            }
+            '"' if !loaders.grub => is_quoted = !is_quoted,
+            '"' => {
+                return refuse(
+                    &word,
+                    format!("holds {}, before which GRUB puts a backslash", described(c)),
+                );
+            }
+            ' ' => {}
+            c => {
+                if let Some(reason) = bad_character(c, Reader::KernelLine(loaders)) {
+                    return refuse(&word, format!("holds {}, {reason}", described(c)));
+                }
+            }
+        }
+        word.push(c);
+    }
+    if is_quoted {
+        return refuse(&word, "opens a quote that does not end".to_owned());
+    }
+    words.extend(Some(word).filter(|word| !word.is_empty()));
+    Ok(words)
+}
+
 /// `isolinux.cfg`: boots at once. The loader talks to the serial port that the kernel is told to talk to, and to none
 /// otherwise.
 pub(super) fn isolinux(line: &str) -> String {
@@ -76,7 +123,7 @@ pub(super) fn isolinux(line: &str) -> String {
 
 /// `grub.cfg`. The serial console is left to the firmware, whose console GRUB writes to.
 ///
-/// Each word stands in single quotes, in which GRUB changes nothing; no word holds one.
+/// Each word stands in single quotes, in which GRUB changes nothing; no word of a line for GRUB holds one.
 pub(super) fn grub(line: &str) -> String {
     let words: String = line.split(' ').map(|word| format!(" '{word}'")).collect();
     format!(
@@ -100,9 +147,18 @@ fn serial_port(line: &str) -> Option<(u8, u32)> {
 mod tests {
     use super::*;
 
+    const BOTH: Loaders = Loaders {
+        isolinux: true,
+        grub: true,
+    };
+    const ISOLINUX: Loaders = Loaders {
+        isolinux: true,
+        grub: false,
+    };
+
     fn line(parameters: &[(&str, &str)], arguments: &str) -> Result<String, IsoError> {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        kernel_line(&parameters.iter().map(owned).collect::<Vec<_>>(), arguments)
+        kernel_line(&parameters.iter().map(owned).collect::<Vec<_>>(), arguments, BOTH)
     }
 
     #[test]
@@ -162,9 +218,9 @@ mod tests {
         let parameters = |count: usize, dot: &str| -> Vec<(String, String)> {
             (0..count).map(|i| (format!("k{dot}{i}"), String::new())).collect()
         };
-        assert!(kernel_line(&parameters(28, ""), "").is_ok());
-        assert!(kernel_line(&parameters(29, "."), "").is_ok());
-        let refused = kernel_line(&parameters(29, ""), "");
+        assert!(kernel_line(&parameters(28, ""), "", BOTH).is_ok());
+        assert!(kernel_line(&parameters(29, "."), "", BOTH).is_ok());
+        let refused = kernel_line(&parameters(29, ""), "", BOTH);
         assert_eq!(refused, Err(IsoError::TooManyParameters { count: 29, max: 28 }));
     }
 
@@ -178,6 +234,29 @@ mod tests {
             let error = line(parameters, arguments).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
         }
+    }
+
+    #[test]
+    fn isolinux_alone_takes_quotes_as_the_kernel_does() {
+        let line = |arguments| kernel_line(&[], arguments, ISOLINUX);
+        assert_eq!(
+            line("dyndbg=\"file a.c +p; file b.c +p\"  \tuser=D\\it's").unwrap(),
+            "boot_method=vmedia dyndbg=\"file a.c +p; file b.c +p\" user=D\\it's"
+        );
+        for bad in ["a=\"b", "\"a\tb\"", "\"a\nb\""] {
+            assert!(line(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_argument_and_the_character() {
+        let check = |arguments, expected: &[&str]| {
+            let text = line(&[], arguments).unwrap_err().to_string();
+            assert!(expected.iter().all(|part| text.contains(part)), "{text}");
+        };
+        check("quiet root='x'", &["\"root\"", "`'` (U+0027)", "GRUB"]);
+        check("quiet root=\"x\"", &["\"root\"", "`\"` (U+0022)", "GRUB"]);
+        check("quiet x=a\nb", &["\"x\"", "line break (U+000A)"]);
     }
 
     #[test]

@@ -1,9 +1,8 @@
-//! El Torito 1.0: the boot record, the boot catalog, and isolinux's boot information table.
-
-use bytes::Bytes;
+//! El Torito 1.0: the boot record, the boot catalog, and what loaders for BIOS have patched into them.
 
 use super::records::SECTOR;
 use super::{BootIsoSpec, IsoError};
+use crate::builder::LayoutBuilder;
 use crate::content::{BootFile, Content};
 
 /// Bytes of the catalog: one sector.
@@ -17,22 +16,57 @@ pub(super) const HEADER_MORE: u8 = 0x90;
 pub(super) const HEADER_LAST: u8 = 0x91;
 pub(super) const EXTENSION: u8 = 0x44;
 const BOOTABLE: u8 = 0x88;
-/// The patched part of isolinux: after the first 8 bytes, up to its 64th.
+/// The boot information table of isolinux and of GRUB's first sector: after the first 8 bytes, up to the 64th.
 const INFO_TABLE: std::ops::Range<usize> = 8..64;
-/// Far past any isolinux; what is larger is something else.
+/// Where the first sector after GRUB's own (`diskboot.img`) says, in sectors of 512 bytes, where the rest is. It is read
+/// when GRUB was started from a disk (`boot_hybrid.img`), not from a CD.
+const GRUB_BLOCK_LIST: std::ops::Range<usize> = 2548..2556;
+/// Sectors of 512 bytes from GRUB's start to what that entry names.
+const GRUB_BLOCK_LIST_SKIPS: u64 = 5;
+/// What GRUB's first sector says if it was not patched.
+const GRUB_MARK: &[u8] = b"no boot info";
+/// Far past any isolinux or GRUB; what is larger is something else.
 const MAX_LOADER: usize = 4 << 20;
 
 /// A boot image: its first sector and its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BootImage {
     pub(super) sector: u32,
-    pub(super) len: u32,
+    pub(super) len: u64,
 }
 
-/// The isolinux of a spec, checked.
-pub(super) fn bios_loader(spec: &BootIsoSpec) -> Result<&BootFile, IsoError> {
-    let missing = |what| IsoError::BootLoaderMissing { firmware: "BIOS", what };
-    let isolinux = spec.isolinux.as_ref().ok_or(missing("isolinux.bin"))?;
+/// What a BIOS starts.
+#[derive(Clone, Copy)]
+pub(super) enum BiosLoader<'a> {
+    Isolinux(&'a BootFile),
+    Grub(&'a BootFile),
+}
+
+impl<'a> BiosLoader<'a> {
+    pub(super) fn file(self) -> &'a BootFile {
+        match self {
+            Self::Isolinux(file) | Self::Grub(file) => file,
+        }
+    }
+}
+
+/// The loader of a spec, checked.
+pub(super) fn bios_loader(spec: &BootIsoSpec) -> Result<BiosLoader<'_>, IsoError> {
+    match (&spec.isolinux, &spec.grub_bios) {
+        (Some(_), Some(_)) => Err(IsoError::BootFile {
+            what: "the GRUB image for BIOS",
+            reason: "is given beside isolinux.bin, and a BIOS starts one of them; leave one out",
+        }),
+        (None, Some(grub)) => grub_loader(grub),
+        (Some(isolinux), None) => isolinux_loader(spec, isolinux),
+        (None, None) => Err(IsoError::BootLoaderMissing {
+            firmware: "BIOS",
+            what: "isolinux.bin or a GRUB image for BIOS",
+        }),
+    }
+}
+
+fn isolinux_loader<'a>(spec: &BootIsoSpec, isolinux: &'a BootFile) -> Result<BiosLoader<'a>, IsoError> {
     let refuse = |reason| IsoError::BootFile {
         what: "isolinux.bin",
         reason,
@@ -40,16 +74,40 @@ pub(super) fn bios_loader(spec: &BootIsoSpec) -> Result<&BootFile, IsoError> {
     if isolinux.bytes.len() < usize::from(BIOS_LOAD_SECTORS) * 512 || isolinux.bytes.len() > MAX_LOADER {
         return Err(refuse("is not between 2 KiB and 4 MiB long, so it is no isolinux"));
     }
-    let holds = |text: &[u8]| isolinux.bytes.windows(text.len()).any(|window| window == text);
-    if !holds(b"ISOLINUX") && !holds(b"isolinux") {
+    if !holds(&isolinux.bytes, b"ISOLINUX") && !holds(&isolinux.bytes, b"isolinux") {
         return Err(refuse(
             "does not name itself isolinux; take the file from the syslinux project's isolinux package",
         ));
     }
-    if spec.ldlinux.is_none() && holds(b"ldlinux.c32") {
-        return Err(missing("ldlinux.c32 beside this isolinux.bin"));
+    if spec.ldlinux.is_none() && holds(&isolinux.bytes, b"ldlinux.c32") {
+        return Err(IsoError::BootLoaderMissing {
+            firmware: "BIOS",
+            what: "ldlinux.c32 beside this isolinux.bin",
+        });
     }
-    Ok(isolinux)
+    Ok(BiosLoader::Isolinux(isolinux))
+}
+
+fn grub_loader(grub: &BootFile) -> Result<BiosLoader<'_>, IsoError> {
+    let refuse = |reason| {
+        Err(IsoError::BootFile {
+            what: "the GRUB image for BIOS",
+            reason,
+        })
+    };
+    if grub.bytes.len() < GRUB_BLOCK_LIST.end || grub.bytes.len() > MAX_LOADER {
+        return refuse("is not between 2.5 KiB and 4 MiB long, so it is no El Torito image of GRUB");
+    }
+    if !holds(&grub.bytes[..SECTOR], GRUB_MARK) {
+        return refuse(
+            "does not start as GRUB's El Torito image does; make one with `grub-mkimage -O i386-pc-eltorito`",
+        );
+    }
+    Ok(BiosLoader::Grub(grub))
+}
+
+fn holds(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len()).any(|window| window == text)
 }
 
 /// The ESP of a spec, checked as far as it can be without reading a source.
@@ -73,24 +131,58 @@ pub(super) fn esp(spec: &BootIsoSpec) -> Result<&Content, IsoError> {
     Ok(esp)
 }
 
-/// isolinux with its boot information table filled in, as the layout of the file: a literal start, and the rest as it came.
-pub(super) fn patched(file: &BootFile, volume_descriptor: u32, sector: u32) -> (Bytes, Bytes) {
-    let words = file.bytes[INFO_TABLE.end..].chunks(4).map(|chunk| {
-        let mut word = [0; 4];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u32::from_le_bytes(word)
-    });
-    let checksum = words.fold(0u32, u32::wrapping_add);
-    let len = u32::try_from(file.bytes.len()).expect("checked to be at most 4 MiB");
-    let mut head = [0; INFO_TABLE.end];
-    head[..INFO_TABLE.start].copy_from_slice(&file.bytes[..INFO_TABLE.start]);
-    for (place, number) in head[INFO_TABLE]
-        .chunks_exact_mut(4)
-        .zip([volume_descriptor, sector, len, checksum])
-    {
-        place.copy_from_slice(&number.to_le_bytes());
+/// Appends a loader that starts at `sector`, with what it is told about its place: a literal where it is patched, and the
+/// rest as it came.
+pub(super) fn append_loader(out: &mut LayoutBuilder, loader: BiosLoader<'_>, volume_descriptor: u32, sector: u32) {
+    let file = loader.file();
+    let mut patches: Vec<(usize, Vec<u8>)> = Vec::new();
+    if let BiosLoader::Grub(_) = loader {
+        let place = u64::from(sector) * 4 + GRUB_BLOCK_LIST_SKIPS;
+        patches.push((GRUB_BLOCK_LIST.start, place.to_le_bytes().to_vec()));
     }
-    (Bytes::copy_from_slice(&head), file.bytes.slice(INFO_TABLE.end..))
+    let table = info_table(&file.bytes, &patches, volume_descriptor, sector);
+    patches.insert(0, (INFO_TABLE.start, table));
+    let mut done = 0;
+    for (start, patch) in patches {
+        append_range(out, file, done..start);
+        done = start + patch.len();
+        out.literal(patch);
+    }
+    append_range(out, file, done..file.bytes.len());
+}
+
+/// A part of a loader: of the source that it is, or literal.
+fn append_range(out: &mut LayoutBuilder, file: &BootFile, range: std::ops::Range<usize>) {
+    match file.kept_as {
+        // A few bytes are shorter as such than as a reference.
+        Some(sha256) if range.len() > 64 => out.source(sha256, range.start as u64, range.len() as u64),
+        _ => out.literal(file.bytes.slice(range)),
+    }
+}
+
+/// Where the volume descriptor is, where the file is, its length and the sum of all after the table, zeros behind it.
+fn info_table(file: &[u8], patches: &[(usize, Vec<u8>)], volume_descriptor: u32, sector: u32) -> Vec<u8> {
+    let words = |bytes: &[u8]| -> u32 {
+        let words = bytes.chunks(4).map(|chunk| {
+            let mut word = [0; 4];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u32::from_le_bytes(word)
+        });
+        words.fold(0, u32::wrapping_add)
+    };
+    let mut checksum = words(&file[INFO_TABLE.end..]);
+    for (start, patch) in patches {
+        // Patches start and end on words.
+        checksum = checksum.wrapping_sub(words(&file[*start..start + patch.len()]));
+        checksum = checksum.wrapping_add(words(patch));
+    }
+    let len = u32::try_from(file.len()).expect("checked to be at most 4 MiB");
+    let mut table: Vec<u8> = [volume_descriptor, sector, len, checksum]
+        .into_iter()
+        .flat_map(u32::to_le_bytes)
+        .collect();
+    table.resize(INFO_TABLE.len(), 0);
+    table
 }
 
 /// The boot record volume descriptor: where the catalog is.

@@ -1,6 +1,6 @@
 //! Directory records (ECMA-119 §9.1) with their system use fields (SUSP 1.12, Rock Ridge 1.09).
 
-use super::tree::{Child, Tree, View};
+use super::tree::{Child, MAX_SECTION, Tree, View};
 
 pub(super) const SECTOR: usize = 2048;
 /// 2000-01-01 00:00:00 UTC, as records hold it: every image is as old as every other one.
@@ -8,6 +8,8 @@ pub(super) const RECORD_DATE: [u8; 7] = [100, 1, 1, 0, 0, 0, 0];
 
 const MAX_RECORD: usize = 254;
 const FLAG_DIRECTORY: u8 = 2;
+/// The next record goes on with the same file.
+const FLAG_MORE: u8 = 0x80;
 const CE_BYTES: usize = 28;
 const NM_HEADER: usize = 5;
 const NM_CONTINUE: u8 = 1;
@@ -16,7 +18,7 @@ const DIR_MODE: u32 = 0o040_555;
 
 /// Where extents are: first sector and length in bytes.
 pub(super) trait Place {
-    fn place(&self, view: View, child: Child) -> (u32, u32);
+    fn place(&self, view: View, child: Child) -> (u32, u64);
 }
 
 /// The sectors that hold system use fields for which records have no room.
@@ -74,7 +76,7 @@ pub(super) fn directory(
             &mut out,
             &record(
                 &[identifier],
-                places.place(view, Child::Dir(dir)),
+                section(places.place(view, Child::Dir(dir)), 0),
                 FLAG_DIRECTORY,
                 &fields,
             ),
@@ -95,13 +97,30 @@ pub(super) fn directory(
                 fields
             }
         };
-        push(
-            &mut out,
-            &record(&identifier, places.place(view, child), flags, &fields),
-        );
+        let place = places.place(view, child);
+        let sections = place.1.div_ceil(MAX_SECTION).max(1);
+        for index in 0..sections {
+            let more = if index + 1 < sections { FLAG_MORE } else { 0 };
+            push(
+                &mut out,
+                &record(&identifier, section(place, index), flags | more, &fields),
+            );
+        }
     }
     out.resize(out.len().next_multiple_of(SECTOR), 0);
     out
+}
+
+/// First sector and length of one section of what lies at `place`.
+pub(super) fn section((sector, len): (u32, u64), index: u64) -> (u32, u32) {
+    let start = index * MAX_SECTION;
+    let sector = u64::from(sector) + start / SECTOR as u64;
+    let len = (len - start).min(MAX_SECTION);
+    // Places are handed out so that every sector has a number of 32 bits.
+    (
+        u32::try_from(sector).unwrap_or(u32::MAX),
+        u32::try_from(len).unwrap_or(u32::MAX),
+    )
 }
 
 /// Appends a record; none crosses a sector boundary.

@@ -5,8 +5,10 @@ use crate::content::Content;
 use crate::path::{Dir, Node};
 use crate::unique::Taken;
 
-/// Longest file: an extent's length has 32 bits, and the last sector is filled up.
-const MAX_FILE: u64 = u32::MAX as u64 - 2047;
+/// Longest section of a file: a length has 32 bits, and all sections but the last consist of whole sectors.
+pub(super) const MAX_SECTION: u64 = u32::MAX as u64 - 2047;
+/// Longest file: Linux follows a file through 100 sections.
+pub(super) const MAX_FILE: u64 = 100 * MAX_SECTION;
 
 /// Directory 0 is the root. Files come in the order of their paths.
 pub(super) struct Tree<'a> {

@@ -1,15 +1,16 @@
 //! Gives every part of an ISO its sectors and writes them: descriptors, path tables, directories, files.
 
 use super::IsoError;
-use super::el_torito::{BootImage, boot_record, catalog, patched};
-use super::records::{Continuations, Place, SECTOR, both16, both32, directory, record};
+use super::el_torito::{BiosLoader, BootImage, append_loader, boot_record, catalog};
+use super::hybrid::{self, HybridDisk, Mbr};
+use super::records::{Continuations, Place, SECTOR, both16, both32, directory, record, section};
 use super::tree::{Child, Tree, View, flatten};
 use crate::builder::LayoutBuilder;
-use crate::content::{BootFile, Content};
+use crate::content::Content;
 use crate::layout::{Kind, Layout};
 use crate::path::tree;
 
-/// The system area, which only a hybrid disk image would use.
+/// The system area: zeros, or the partition table of a hybrid.
 const SYSTEM_AREA: u32 = 16;
 /// Files from this length on, and every source, start on a 4 KiB boundary.
 const ALIGN_FROM: u64 = 16 * 1024;
@@ -28,19 +29,28 @@ pub(super) struct Volume<'a> {
 /// Which of the files are booted, by path.
 pub(super) struct Boot<'a> {
     pub(super) catalog: &'a str,
-    pub(super) bios: Option<(&'a str, &'a BootFile)>,
+    pub(super) bios: Option<(&'a str, BiosLoader<'a>)>,
     pub(super) uefi: Option<&'a str>,
+    /// What is in the first sector, if the image boots as a disk too.
+    pub(super) mbr: Option<Mbr<'a>>,
+}
+
+impl Boot<'_> {
+    /// Which file comes last, so that one partition can hold all others.
+    fn last(&self) -> Option<&str> {
+        self.uefi.filter(|_| self.mbr.is_some())
+    }
 }
 
 /// First sector and bytes of every directory, in both views, and of every file.
 struct Places {
-    iso: Vec<(u32, u32)>,
-    joliet: Vec<(u32, u32)>,
-    files: Vec<(u32, u32)>,
+    iso: Vec<(u32, u64)>,
+    joliet: Vec<(u32, u64)>,
+    files: Vec<(u32, u64)>,
 }
 
 impl Place for Places {
-    fn place(&self, view: View, child: Child) -> (u32, u32) {
+    fn place(&self, view: View, child: Child) -> (u32, u64) {
         match (child, view) {
             (Child::Dir(index), View::Iso) => self.iso[index],
             (Child::Dir(index), View::Joliet) => self.joliet[index],
@@ -56,6 +66,7 @@ impl Sectors {
     fn take(&mut self, bytes: u64) -> Result<u32, IsoError> {
         let first = u32::try_from(self.0).map_err(|_| IsoError::TooLarge)?;
         self.0 += bytes.div_ceil(SECTOR as u64);
+        u32::try_from(self.0).map_err(|_| IsoError::TooLarge)?;
         Ok(first)
     }
 }
@@ -86,8 +97,13 @@ pub(super) fn write(volume: &Volume<'_>) -> Result<Layout, IsoError> {
     }
     let root = tree(volume.files.iter().copied())?;
     let tree = flatten(&root)?;
-    let (places, tables) = place(&tree, volume.boot.is_some())?;
+    let order = file_order(&tree, volume.boot.as_ref());
+    let (places, tables) = place(&tree, &order, volume.boot.as_ref())?;
     let mut out = LayoutBuilder::new(volume.kind);
+    let disk = hybrid_disk(volume, &tree, &places, &tables);
+    if let Some(disk) = &disk {
+        out.literal(disk.start());
+    }
     descriptors(&mut out, volume, &tree, &places, &tables);
     for (view, table) in [(View::Iso, &tables.iso), (View::Joliet, &tables.joliet)] {
         at_sector(&mut out, table.little);
@@ -123,28 +139,47 @@ pub(super) fn write(volume: &Volume<'_>) -> Result<Layout, IsoError> {
         at_sector(&mut out, places.joliet[index].0);
         out.literal(directory(&tree, View::Joliet, index, &places, &mut continuations));
     }
-    files(&mut out, volume, &tree, &places);
+    files(&mut out, volume, &tree, &places, &order);
+    if let Some(disk) = &disk {
+        let backup = disk.end();
+        out.zeros_to(u64::from(tables.end) * SECTOR as u64 - backup.len() as u64);
+        out.literal(backup);
+    }
     at_sector(&mut out, tables.end);
     Ok(out.finish()?)
+}
+
+fn hybrid_disk<'a>(volume: &Volume<'a>, tree: &Tree<'_>, places: &Places, tables: &Tables) -> Option<HybridDisk<'a>> {
+    let boot = volume.boot.as_ref()?;
+    Some(HybridDisk {
+        mbr: boot.mbr?,
+        loader: boot
+            .bios
+            .map(|(path, loader)| (loader, file_place(tree, places, path).sector)),
+        esp: boot.uefi.map(|path| file_place(tree, places, path)),
+        sectors: tables.end,
+        seed: hybrid::seed(volume.label, &tree.files),
+    })
 }
 
 fn at_sector(out: &mut LayoutBuilder, sector: u32) {
     out.zeros_to(u64::from(sector) * SECTOR as u64);
 }
 
-fn place(tree: &Tree<'_>, is_bootable: bool) -> Result<(Places, Tables), IsoError> {
+fn place(tree: &Tree<'_>, order: &[usize], boot: Option<&Boot<'_>>) -> Result<(Places, Tables), IsoError> {
     let dirs = tree.dirs.len();
     let mut places = Places {
         iso: vec![(0, 0); dirs],
         joliet: vec![(0, 0); dirs],
-        files: vec![(0, 0); tree.files.len()],
+        // How many records a file has depends on its length.
+        files: tree.files.iter().map(|file| (0, file.content.len())).collect(),
     };
     // Primary, Joliet and terminator, and the boot record between them.
-    let mut sectors = Sectors(u64::from(SYSTEM_AREA) + 3 + u64::from(is_bootable));
+    let mut sectors = Sectors(u64::from(SYSTEM_AREA) + 3 + u64::from(boot.is_some()));
     let descriptors = SYSTEM_AREA;
     let iso = place_path_table(tree, View::Iso, &mut sectors)?;
     let joliet = place_path_table(tree, View::Joliet, &mut sectors)?;
-    // Lengths of records do not depend on where things are, so a first pass over zeros tells them.
+    // Lengths of directories do not depend on where things are, so a first pass over zeros tells them.
     let mut continuations = Continuations {
         first_sector: 0,
         bytes: Vec::new(),
@@ -153,23 +188,26 @@ fn place(tree: &Tree<'_>, is_bootable: bool) -> Result<(Places, Tables), IsoErro
     for (view, lengths) in [View::Iso, View::Joliet].into_iter().zip(&mut lengths) {
         for index in 0..dirs {
             let len = directory(tree, view, index, &places, &mut continuations).len();
-            lengths.push(u32::try_from(len).map_err(|_| IsoError::TooLarge)?);
+            // A directory is one section.
+            lengths.push(u64::from(u32::try_from(len).map_err(|_| IsoError::TooLarge)?));
         }
     }
     for (place, len) in places.iso.iter_mut().zip(&lengths[0]) {
-        *place = (sectors.take(u64::from(*len))?, *len);
+        *place = (sectors.take(*len)?, *len);
     }
     let continuation_sector = sectors.take(continuations.bytes.len() as u64)?;
     for (place, len) in places.joliet.iter_mut().zip(&lengths[1]) {
-        *place = (sectors.take(u64::from(*len))?, *len);
+        *place = (sectors.take(*len)?, *len);
     }
-    for index in file_order(tree) {
+    for index in order.iter().copied() {
         let content = tree.files[index].content;
         if is_aligned(content) {
             sectors.0 = sectors.0.next_multiple_of(2);
         }
-        let len = u32::try_from(content.len()).map_err(|_| IsoError::TooLarge)?;
-        places.files[index] = (sectors.take(content.len())?, len);
+        places.files[index] = (sectors.take(content.len())?, content.len());
+    }
+    if boot.is_some_and(|boot| boot.mbr.is_some()) {
+        sectors.take(hybrid::END_BYTES)?;
     }
     sectors.0 = sectors.0.next_multiple_of(2);
     let end = sectors.take(0)?;
@@ -186,9 +224,13 @@ fn place(tree: &Tree<'_>, is_bootable: bool) -> Result<(Places, Tables), IsoErro
 }
 
 /// Small files first, so that what a boot loader reads lies together.
-fn file_order(tree: &Tree<'_>) -> Vec<usize> {
+fn file_order(tree: &Tree<'_>, boot: Option<&Boot<'_>>) -> Vec<usize> {
+    let last = boot.and_then(Boot::last);
     let mut order: Vec<usize> = (0..tree.files.len()).collect();
-    order.sort_by_key(|index| is_aligned(tree.files[*index].content));
+    order.sort_by_key(|index| {
+        let file = &tree.files[*index];
+        (last == Some(file.path.as_str()), is_aligned(file.content))
+    });
     order
 }
 
@@ -286,7 +328,10 @@ fn descriptor(view: View, label: &str, table: &PathTable, places: &Places, secto
     put(132, &both32(table.len));
     put(140, &table.little.to_le_bytes());
     put(148, &table.big.to_be_bytes());
-    put(156, &record(&[0], places.place(view, Child::Dir(0)), 2, &[]));
+    put(
+        156,
+        &record(&[0], section(places.place(view, Child::Dir(0)), 0), 2, &[]),
+    );
     for (at, len, value) in [
         (190, 128, ""),
         (318, 128, ""),
@@ -330,8 +375,8 @@ fn file_place(tree: &Tree<'_>, places: &Places, path: &str) -> BootImage {
     BootImage { sector, len }
 }
 
-fn files(out: &mut LayoutBuilder, volume: &Volume<'_>, tree: &Tree<'_>, places: &Places) {
-    for index in file_order(tree) {
+fn files(out: &mut LayoutBuilder, volume: &Volume<'_>, tree: &Tree<'_>, places: &Places, order: &[usize]) {
+    for index in order.iter().copied() {
         let file = &tree.files[index];
         let (sector, _) = places.files[index];
         at_sector(out, sector);
@@ -340,13 +385,7 @@ fn files(out: &mut LayoutBuilder, volume: &Volume<'_>, tree: &Tree<'_>, places: 
             let image = |path: &str| file_place(tree, places, path);
             out.literal(catalog(boot.bios.map(|(path, _)| image(path)), boot.uefi.map(image)));
         } else if let Some((_, loader)) = boot.and_then(|boot| boot.bios).filter(|(path, _)| *path == file.path) {
-            let (head, rest) = patched(loader, SYSTEM_AREA, sector);
-            let start = head.len() as u64;
-            out.literal(head);
-            match loader.kept_as {
-                Some(sha256) => out.source(sha256, start, rest.len() as u64),
-                None => out.literal(rest),
-            }
+            append_loader(out, loader, SYSTEM_AREA, sector);
         } else {
             file.content.append_to(out);
         }
