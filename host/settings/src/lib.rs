@@ -1,9 +1,13 @@
-//! `farrier.toml` to one typed [`Settings`]. The only crate that reads configuration.
+//! `farrier.toml` and `ironic.conf` to one typed [`Settings`]. The only crate that reads configuration.
 //!
 //! ```no_run
-//! # use settings::{Overrides, Settings, SettingsError};
+//! # use settings::{Files, Overrides, Settings, SettingsError};
 //! # fn example() -> Result<(), SettingsError> {
-//! let loaded = Settings::load(Some("/etc/farrier/farrier.toml".as_ref()), &Overrides::default())?;
+//! let files = Files {
+//!     site: Some("/etc/farrier/farrier.toml".into()),
+//!     ironic: vec!["/etc/ironic/ironic.conf".into()],
+//! };
+//! let loaded = Settings::load(&files, &Overrides::default())?;
 //! for warning in &loaded.warnings {
 //!     eprintln!("{warning}");
 //! }
@@ -12,10 +16,11 @@
 //! # }
 //! ```
 //!
-//! A reader ([`toml_file`]) turns a file into a tree of items, each with its [`Origin`]; the sections take what they know
-//! out of the tree, check it and note where it came from; what is left over is unknown. So another reader only has to build
-//! the same tree. Every setting has a default, and no file at all is a working site. All problems of a file are reported at
-//! once, each with file, line and remedy.
+//! A reader turns a file into a tree of items, each with its [`Origin`]: [`toml_file`] as it stands there, [`ironic`] by what
+//! each of Ironic's options becomes. What `farrier.toml` sets is laid over what `ironic.conf` sets; the sections take what
+//! they know out of the tree, check it and note where it came from; what is left over is unknown. Every setting has a
+//! default, and no file at all is a working site. All problems of all files are reported at once, each with file, line and
+//! remedy.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,6 +32,7 @@ mod checks;
 mod drivers;
 mod glance;
 mod images;
+mod ironic;
 mod machine;
 mod nearest;
 mod netboot;
@@ -102,6 +108,15 @@ pub struct Settings {
     pub security: Security,
 }
 
+/// Which files to read.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// `farrier.toml`; beats every `ironic.conf`.
+    pub site: Option<PathBuf>,
+    /// `ironic.conf`s and folders of them, the later ones winning.
+    pub ironic: Vec<PathBuf>,
+}
+
 /// What the command line says; it beats every file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
@@ -125,19 +140,36 @@ pub struct Loaded {
 }
 
 impl Settings {
-    /// Reads a site file; `None` = all defaults.
-    pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Loaded, SettingsError> {
-        Self::load_on(file, overrides, &Machine::here())
+    /// Reads the files; without any, everything has its default.
+    pub fn load(files: &Files, overrides: &Overrides) -> Result<Loaded, SettingsError> {
+        Self::load_on(files, overrides, &Machine::here())
     }
 
     /// [`Settings::load`] with the defaults that this machine would give.
-    pub fn load_on(file: Option<&Path>, overrides: &Overrides, machine: &Machine) -> Result<Loaded, SettingsError> {
-        let mut tree = match file {
-            Some(file) => toml_file::read(file)?,
-            None => tree::Table::default(),
-        };
-        tree.override_with(overrides);
+    pub fn load_on(files: &Files, overrides: &Overrides, machine: &Machine) -> Result<Loaded, SettingsError> {
         let report = Report::default();
+        let mut tree = tree::Table::default();
+        let mut is_whole = true;
+        match files.site.as_deref().map(toml_file::read) {
+            Some(Ok(site)) => tree = site,
+            Some(Err(error)) => {
+                report.problems(error.problems);
+                is_whole = false;
+            }
+            None => {}
+        }
+        if !files.ironic.is_empty() {
+            let mut below = ironic::read(&files.ironic, &tree, machine, &report);
+            below.overlay(tree);
+            tree = below;
+        }
+        if !is_whole {
+            // What the site file would have said is not guessed at.
+            return Err(SettingsError {
+                problems: report.into_notes().problems,
+            });
+        }
+        tree.override_with(overrides);
         let settings = Self::take(Section::root(tree, &report), machine, &report);
         checks::check(&settings, machine, &report);
         let notes = report.into_notes();

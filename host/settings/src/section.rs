@@ -37,6 +37,10 @@ impl Report {
         self.0.borrow_mut().problems.push(problem);
     }
 
+    pub(crate) fn problems(&self, problems: Vec<Problem>) {
+        self.0.borrow_mut().problems.extend(problems);
+    }
+
     pub(crate) fn warning(&self, origin: Origin, message: String) {
         let warning = Problem { origin, message };
         self.0.borrow_mut().warnings.push(warning);

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod config;
 mod demo;
 mod image;
 mod node;

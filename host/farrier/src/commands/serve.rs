@@ -8,14 +8,14 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use settings::{Overrides, Settings};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::config::FileArgs;
 use crate::output;
 use crate::wiring::Site;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Site file; without one, every setting has its default
-    #[arg(long, env = "FARRIER_CONFIG")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
     /// Where the API listens; beats the site file
     #[arg(long)]
     listen: Option<SocketAddr>,
@@ -34,9 +34,7 @@ pub(super) async fn run(args: Args) -> Result<()> {
         data_dir: args.data,
         api_listen: args.listen,
     };
-    // Paths in the site file are relative to its folder, and end up in records: they must not depend on where we started.
-    let config = args.config.map(std::path::absolute).transpose()?;
-    let loaded = Settings::load(config.as_deref(), &overrides)?;
+    let loaded = Settings::load(&args.files.files()?, &overrides)?;
     for warning in &loaded.warnings {
         output::note(format_args!("warning: {warning}"));
     }

@@ -10,6 +10,9 @@ use super::option::{Opt, Other, Why};
 use super::parse::{Value, parse};
 use super::substitute::Trail;
 
+/// Of a value that must not be shown.
+const NO_REFERENCE: &str = "holds a `$` that refers to no option that could be used; write `$$` for a dollar sign";
+
 /// Files, and the options that they may set.
 pub(crate) struct Conf {
     pub(super) files: Vec<ReadFile>,
@@ -101,6 +104,39 @@ impl Conf {
     /// What an option is set to, or its default.
     pub(crate) fn value(&self, opt: &'static Opt) -> Result<Found, Wrong> {
         self.value_on(opt, &mut Trail::default())
+    }
+
+    /// The text of an option, known or not, a list's with commas; `None` = nobody set it.
+    pub(crate) fn text(&self, group: &str, name: &str) -> Result<Option<(String, At)>, Wrong> {
+        if let Some(opt) = self.option(group, name) {
+            let found = self.value(opt)?;
+            let text = match &found.value {
+                Value::List(values) => values.iter().map(Value::in_text).collect::<Vec<_>>().join(","),
+                value => value.in_text(),
+            };
+            return Ok(found.at.map(|at| (text, at)));
+        }
+        let Some((file, assignment)) = self.last(group, name) else {
+            return Ok(None);
+        };
+        let at = Set {
+            file,
+            assignment,
+            why: None,
+        }
+        .at();
+        let mut trail = Trail::default();
+        let replaced = trail
+            .enter(group, name)
+            .and_then(|()| self.substitute(assignment.value.expose(), group, &mut trail));
+        match replaced {
+            Ok((text, _)) => Ok(Some((text, at))),
+            // What stands behind the dollar sign may be a part of a password.
+            Err(_) => Err(Wrong {
+                at: Some(at),
+                reason: NO_REFERENCE.to_owned(),
+            }),
+        }
     }
 
     /// Which option goes by a name.
@@ -236,10 +272,10 @@ impl Conf {
     }
 
     /// The last assignment of that name in any file, whether or not somebody knows the option.
-    pub(super) fn last(&self, group: &str, name: &str) -> Option<&Assignment> {
+    pub(super) fn last(&self, group: &str, name: &str) -> Option<(&ReadFile, &Assignment)> {
         let files = self.files.iter().rev();
-        let mut all = files.flat_map(|file| file.lines.assignments.iter().rev());
-        all.find(|set| set.group == group && set.name == name)
+        let mut all = files.flat_map(|file| file.lines.assignments.iter().rev().map(move |set| (file, set)));
+        all.find(|(_, set)| set.group == group && set.name == name)
     }
 }
 

@@ -109,7 +109,7 @@ impl Conf {
         }
         // Other parts of the program that the file is for have options of their own.
         for (group, option) in &places {
-            if let Some(set) = self.last(group, option) {
+            if let Some((_, set)) = self.last(group, option) {
                 trail.enter(group, option)?;
                 let replaced = self.substitute(set.value.expose(), group, trail);
                 trail.leave();

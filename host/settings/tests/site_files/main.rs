@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use settings::{Auth, BackendKind, Loaded, Machine, Origin, Overrides, Settings, SettingsError, Store};
+use settings::{Auth, BackendKind, Files, Loaded, Machine, Origin, Overrides, Settings, SettingsError, Store};
 
 mod full;
 
@@ -17,10 +17,17 @@ fn machine() -> Machine {
     }
 }
 
+fn site(file: &Path) -> Files {
+    Files {
+        site: Some(file.to_owned()),
+        ironic: Vec::new(),
+    }
+}
+
 fn load_in(folder: &Path, text: &str, overrides: &Overrides) -> Result<Loaded, SettingsError> {
     let file = folder.join("farrier.toml");
     std::fs::write(&file, text).unwrap();
-    Settings::load_on(Some(&file), overrides, &machine())
+    Settings::load_on(&site(&file), overrides, &machine())
 }
 
 fn load(text: &str) -> Result<Loaded, SettingsError> {
@@ -42,7 +49,7 @@ fn refused(text: &str, expected: Expect) {
 
 #[test]
 fn no_file_is_a_working_site() {
-    let loaded = Settings::load_on(None, &Overrides::default(), &machine()).unwrap();
+    let loaded = Settings::load_on(&Files::default(), &Overrides::default(), &machine()).unwrap();
     let settings = &loaded.settings;
     assert_eq!(good(""), *settings);
     assert_eq!(settings.api.listen.to_string(), "127.0.0.1:6385");
@@ -316,7 +323,7 @@ fn a_file_that_is_no_toml_is_refused_with_its_line() {
 fn a_file_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let check = |file: &Path, expected: Expect| {
-        let error = Settings::load_on(Some(file), &Overrides::default(), &machine());
+        let error = Settings::load_on(&site(file), &Overrides::default(), &machine());
         let text = error.unwrap_err().to_string();
         let folder = folder.path().display().to_string();
         expected.assert_eq(&text.replace(&folder, "FOLDER"));
@@ -347,7 +354,7 @@ fn a_file_that_cannot_be_read_is_named() {
 
 #[test]
 fn the_machine_itself_gives_defaults() {
-    let loaded = Settings::load(None, &Overrides::default()).unwrap();
+    let loaded = Settings::load(&Files::default(), &Overrides::default()).unwrap();
     assert!(!Machine::here().address.is_unspecified());
     assert!(!loaded.settings.conductor.name.as_str().is_empty());
 }
