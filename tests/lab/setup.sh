@@ -18,7 +18,8 @@ packages=(
     gcc libc6-dev libssl-dev pkg-config binutils make cpio kmod python3
     dosfstools mtools xorriso genisoimage
     xfsprogs btrfs-progs e2fsprogs
-    isolinux syslinux-common ovmf grub-common grub-efi-amd64-bin busybox-static
+    isolinux syslinux-common ovmf grub-common grub-efi-amd64-bin grub-pc-bin busybox-static
+    fdisk gdisk
     python3-venv memcached nginx-light
 )
 
@@ -68,7 +69,10 @@ INSTANCE_KERNEL=$lab/kernel/cloud/vmlinuz
 INSTANCE_RAMDISK=$lab/ramdisk/instance.cpio.gz
 ISOLINUX=/usr/lib/ISOLINUX/isolinux.bin
 LDLINUX=/usr/lib/syslinux/modules/bios/ldlinux.c32
+ISOLINUX_MBR=/usr/lib/ISOLINUX/isohdpfx.bin
 GRUB_EFI=$lab/grub/BOOTX64.EFI
+GRUB_BIOS=$lab/grub/eltorito.img
+GRUB_BIOS_MBR=/usr/lib/grub/i386-pc/boot_hybrid.img
 OVMF_CODE_SECURE=/usr/share/OVMF/OVMF_CODE_4M.secboot.fd
 OVMF_VARS_SECURE=/usr/share/OVMF/OVMF_VARS_4M.ms.fd
 SHIM_EFI_SIGNED=$lab/signed/shimx64.efi.signed
