@@ -121,7 +121,12 @@ def prepare(folder):
 
 def serve(folder):
     configure(folder)
-    print(json.dumps({"port": start()}), flush=True)
+    port = start()
+    # Services that check tokens look for Keystone itself in the catalogue.
+    with sqlite3.connect(f"{folder}/keystone.db", timeout=30) as database:
+        database.execute("UPDATE endpoint SET url = ? WHERE service_id IN (SELECT id FROM service WHERE type = ?)",
+                         (f"http://127.0.0.1:{port}/v3", "identity"))
+    print(json.dumps({"port": port}), flush=True)
     for line in sys.stdin:
         root = line.strip()
         with sqlite3.connect(f"{folder}/keystone.db", timeout=30) as database:

@@ -133,6 +133,7 @@ paste.filter_factory = keystonemiddleware.auth_token:filter_factory
 www_authenticate_uri = {options.keystone}
 auth_url = {options.keystone}
 auth_type = password
+interface = public
 project_domain_id = default
 user_domain_id = default
 project_name = service
