@@ -8,6 +8,8 @@ pub(crate) struct Quirk {
     pub(crate) vendor: &'static str,
     /// Parts of the system's `Model` that do *not* have it, in lower case.
     pub(crate) except_models: &'static [&'static str],
+    /// Gone from this firmware of the BMC on, by its first two numbers; `None`: in all of them.
+    pub(crate) until_firmware: Option<(u32, u32)>,
     /// What one sees without the remedy.
     pub(crate) symptom: &'static str,
     /// What we do about it.
@@ -19,15 +21,48 @@ pub(crate) struct Quirk {
 pub(crate) enum Remedy {
     /// Prefer this boot override target for the virtual CD where it is allowed.
     CdTarget(&'static str),
+    /// Boot the virtual CD or floppy by these values of `ServerBoot.1.FirstBootDevice` among the manager's attributes.
+    FirstBootDevice { cd: &'static str, floppy: &'static str },
+    /// Try the virtual media slots whose names begin so before the others.
+    Slots(&'static str),
 }
 
-/// All of them; the first row that matches counts.
-pub(crate) static QUIRKS: &[Quirk] = &[Quirk {
-    vendor: "supermicro",
-    except_models: &["ars-111gl-nhr"],
-    symptom: "boot target Cd is accepted and means the physical drive: the server boots its disk",
-    remedy: Remedy::CdTarget("UsbCd"),
-}];
+impl Remedy {
+    pub(crate) fn slots(self) -> Option<&'static str> {
+        match self {
+            Self::Slots(prefix) => Some(prefix),
+            Self::CdTarget(_) | Self::FirstBootDevice { .. } => None,
+        }
+    }
+}
+
+/// All of them.
+pub(crate) static QUIRKS: &[Quirk] = &[
+    Quirk {
+        vendor: "supermicro",
+        except_models: &["ars-111gl-nhr"],
+        until_firmware: None,
+        symptom: "boot target Cd is accepted and means the physical drive: the server boots its disk",
+        remedy: Remedy::CdTarget("UsbCd"),
+    },
+    Quirk {
+        vendor: "dell",
+        except_models: &[],
+        until_firmware: Some((6, 0)),
+        symptom: "boot target Cd is accepted and means the physical drive: the server boots its disk",
+        remedy: Remedy::FirstBootDevice {
+            cd: "VCD-DVD",
+            floppy: "vFDD",
+        },
+    },
+    Quirk {
+        vendor: "lenovo",
+        except_models: &[],
+        until_firmware: None,
+        symptom: "of ten slots only EXT1 to EXT4 fetch an image by URL; the others refuse it",
+        remedy: Remedy::Slots("EXT"),
+    },
+];
 
 /// BMCs that refuse a URL with a query: part of the system's `Manufacturer`, in lower case, and what one sees.
 static PLAIN_URLS_ONLY: &[(&str, &str)] = &[("supermicro", "a URL with `?` or `=` in it is not mounted")];
@@ -38,12 +73,24 @@ pub fn takes_url_queries(vendor: &str) -> bool {
     !PLAIN_URLS_ONLY.iter().any(|(part, _)| vendor.contains(part))
 }
 
-/// The row that a server falls under.
-pub(crate) fn of(vendor: &str, model: &str) -> Option<&'static Quirk> {
+/// The rows that a server falls under. A firmware that is not told counts as an old one.
+pub(crate) fn of(vendor: &str, model: &str, firmware: Option<&str>) -> impl Iterator<Item = &'static Quirk> {
     let (vendor, model) = (vendor.to_lowercase(), model.to_lowercase());
-    QUIRKS
-        .iter()
-        .find(|quirk| vendor.contains(quirk.vendor) && !quirk.except_models.iter().any(|part| model.contains(part)))
+    let version = firmware.and_then(version);
+    QUIRKS.iter().filter(move |quirk| {
+        vendor.contains(quirk.vendor)
+            && !quirk.except_models.iter().any(|part| model.contains(part))
+            && match (quirk.until_firmware, version) {
+                (Some(end), Some(version)) => version < end,
+                (_, None) | (None, _) => true,
+            }
+    })
+}
+
+/// The first two numbers of "6.10.30.00".
+fn version(firmware: &str) -> Option<(u32, u32)> {
+    let mut numbers = firmware.split('.').map(|part| part.trim().parse().ok());
+    Some((numbers.next()??, numbers.next().flatten().unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -57,10 +104,22 @@ mod tests {
     }
 
     #[test]
-    fn a_quirk_is_found_by_vendor_and_spared_by_model() {
-        assert!(of("Super Micro", "X11").is_none());
-        assert_eq!(of("Supermicro", "X11").unwrap().remedy, Remedy::CdTarget("UsbCd"));
-        assert!(of("Supermicro", "ARS-111GL-NHR-LCC").is_none());
-        assert!(of("HPE", "ProLiant DL360 Gen10").is_none());
+    fn a_quirk_is_found_by_vendor_and_spared_by_model_and_firmware() {
+        let remedy = |vendor, model, firmware| of(vendor, model, firmware).next().map(|quirk| quirk.remedy);
+        let dell = QUIRKS[1].remedy;
+        for (vendor, model, firmware, want) in [
+            ("Super Micro", "X11", None, None),
+            ("Supermicro", "X11", None, Some(Remedy::CdTarget("UsbCd"))),
+            ("Supermicro", "ARS-111GL-NHR-LCC", None, None),
+            ("HPE", "ProLiant DL360 Gen10", None, None),
+            ("Dell Inc.", "PowerEdge R640", Some("5.10.50.00"), Some(dell)),
+            ("Dell Inc.", "PowerEdge R640", Some("6.00.00.00"), None),
+            ("Dell Inc.", "PowerEdge R640", Some("7.0"), None),
+            ("Dell Inc.", "PowerEdge R640", Some("?"), Some(dell)),
+            ("Lenovo", "SR650", None, Some(Remedy::Slots("EXT"))),
+        ] {
+            assert_eq!(remedy(vendor, model, firmware), want, "{vendor} {model} {firmware:?}");
+        }
+        assert!(QUIRKS.iter().all(|quirk| !quirk.symptom.is_empty()));
     }
 }

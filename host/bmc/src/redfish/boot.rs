@@ -1,145 +1,166 @@
-//! What the server boots from, and its firmware's mode. Only what changes is sent: some firmwares refuse a property that
-//! is written with the value it has.
+//! What the server boots from. Only what changes is sent: some firmwares refuse a property that is written with the value it
+//! has.
 
-use model::{BootDevice, BootMode};
+use model::BootDevice;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::json::{at, link, text, texts};
+use super::json::{at, kept, link, text, texts};
 use super::message::Cause;
 use super::turn::{Again, Turn, Unchanged};
-use crate::BmcError;
 use crate::quirks::{self, Remedy};
+use crate::{BmcError, BootSettings};
 
 /// The settings that take effect at the next boot.
-const SETTINGS: [&str; 2] = ["@Redfish.Settings", "SettingsObject"];
+pub(super) const SETTINGS: [&str; 2] = ["@Redfish.Settings", "SettingsObject"];
+/// What a system may be told to boot from; RIS's name for it second.
+const ALLOWED: [&str; 2] = [
+    "BootSourceOverrideTarget@Redfish.AllowableValues",
+    "BootSourceOverrideSupported",
+];
 
-impl Turn<'_> {
+impl Turn {
     /// `BootSourceOverrideMode` is never sent: it is documented as writable, and some machines refuse the whole request for it.
     pub(super) async fn set_boot_device(&mut self, device: BootDevice, persistent: bool) -> Result<(), BmcError> {
         let (path, system) = self.system().await?;
-        let target = self.boot_target(&system, device)?;
+        if let Some(value) = self.first_boot_device(&system, device).await? {
+            return self.set_first_boot_device(value, persistent).await;
+        }
+        // Newer implementations take it at the settings resource only; that is where they show it, too.
+        let settings = link(&system, &SETTINGS).filter(|settings| *settings != path);
+        let pending = match &settings {
+            Some(settings) if !tells_boot(&system) => Some(self.get(settings).await?),
+            _ => None,
+        };
+        let (place, shown) = match (&settings, &pending) {
+            (Some(settings), Some(pending)) if tells_boot(pending) => (settings, pending),
+            _ => (&path, &system),
+        };
+        let target = self.boot_target(&system, shown, device)?;
         let enabled = if persistent { "Continuous" } else { "Once" };
+        let kinds = texts(shown, &["Boot", "BootSourceOverrideEnabled@Redfish.AllowableValues"]);
+        if let Some(kinds) = kinds.filter(|kinds| !kinds.iter().any(|kind| kind == enabled)) {
+            let kinds = kinds.join(", ");
+            return Err(self.unsupported(format!("its boot override can be {kinds}, and not {enabled}")));
+        }
         let body = json!({"Boot": {
             "BootSourceOverrideTarget": target,
             "BootSourceOverrideEnabled": enabled,
         }});
-        match self.change(Method::PATCH, &path, &body, Again::Freely).await {
-            Ok(_) => Ok(()),
+        let elsewhere = settings.as_ref().filter(|settings| *settings != place);
+        match self.change(Method::PATCH, place, &body, Again::Freely).await {
+            Ok(_) => match elsewhere {
+                // A yes that changes nothing: what counts is the other resource.
+                Some(settings) if !self.boots_from(place, &target).await => {
+                    let retried = self.change(Method::PATCH, settings, &body, Again::Freely).await;
+                    retried.map(drop).map_err(|why| self.unchanged(why))
+                }
+                _ => Ok(()),
+            },
             Err(Unchanged::Refused(complaint)) if matches!(complaint.cause, Cause::Refused | Cause::NotSupported) => {
-                // Newer implementations take it at the settings resource only.
-                let Some(settings) = link(&system, &SETTINGS).filter(|settings| *settings != path) else {
+                let Some(settings) = elsewhere else {
                     return Err(self.refused(complaint));
                 };
-                let retried = self.change(Method::PATCH, &settings, &body, Again::Freely).await;
+                let retried = self.change(Method::PATCH, settings, &body, Again::Freely).await;
                 retried.map(drop).map_err(|_| self.refused(complaint))
+            }
+            // Some complain about the tag after they have done it.
+            Err(Unchanged::Refused(complaint)) if complaint.cause == Cause::Precondition => {
+                if self.boots_from(place, &target).await {
+                    return Ok(());
+                }
+                Err(self.refused(complaint))
             }
             Err(why) => Err(self.unchanged(why)),
         }
     }
 
-    fn boot_target(&self, system: &Value, device: BootDevice) -> Result<String, BmcError> {
-        let vendor = text(system, &["Manufacturer"]).unwrap_or_default();
-        let model = text(system, &["Model"]).unwrap_or_default();
-        let quirk = quirks::of(vendor, model);
-        if let Some(quirk) = quirk {
-            tracing::debug!(bmc = %self.bmc.address, symptom = quirk.symptom, remedy = ?quirk.remedy, "known quirk");
-        }
-        let allowed = texts(system, &["Boot", "BootSourceOverrideTarget@Redfish.AllowableValues"]);
-        target(allowed.as_deref(), device, quirk.map(|quirk| quirk.remedy)).ok_or_else(|| {
+    pub(super) async fn boot_settings(&mut self) -> Result<BootSettings, BmcError> {
+        let (_, system) = self.system().await?;
+        let target = kept(&system, &["Boot", "BootSourceOverrideTarget"]).filter(|target| target != "None");
+        let order = texts(&system, &["Boot", "BootOrder"]).unwrap_or_default();
+        Ok(match text(&system, &["Boot", "BootSourceOverrideEnabled"]) {
+            Some("Once") => BootSettings { once: target, order },
+            Some("Continuous") => BootSettings {
+                once: None,
+                order: target.into_iter().chain(order).collect(),
+            },
+            _ => BootSettings { once: None, order },
+        })
+    }
+
+    async fn boots_from(&mut self, path: &str, target: &str) -> bool {
+        let shown = self.get(path).await;
+        shown.is_ok_and(|shown| text(&shown, &["Boot", "BootSourceOverrideTarget"]) == Some(target))
+    }
+
+    fn boot_target(&self, system: &Value, shown: &Value, device: BootDevice) -> Result<String, BmcError> {
+        let mut remedies = self.remedies(system, None).into_iter();
+        let remedy = remedies.find(|remedy| matches!(remedy, Remedy::CdTarget(_)));
+        let allowed = ALLOWED.iter().find_map(|key| texts(shown, &["Boot", key]));
+        target(allowed.as_deref(), device, remedy).ok_or_else(|| {
             let allowed = allowed.unwrap_or_default().join(", ");
             self.unsupported(format!("it boots from {allowed}, and not from {device:?}"))
         })
     }
 
-    pub(super) async fn boot_mode(&mut self) -> Result<BootMode, BmcError> {
-        let (_, system) = self.system().await?;
-        let (_, attributes) = self.bios(&system).await?;
-        // Without a BIOS resource, the mode of the override is all that tells.
-        let named = attributes
-            .as_ref()
-            .and_then(mode)
-            .or_else(|| parse_mode(text(&system, &["Boot", "BootSourceOverrideMode"])?));
-        named.ok_or_else(|| self.unsupported("neither its BIOS attributes nor its boot override tell a boot mode"))
+    fn remedies(&self, system: &Value, firmware: Option<&str>) -> Vec<Remedy> {
+        let vendor = text(system, &["Manufacturer"]).unwrap_or_default();
+        let model = text(system, &["Model"]).unwrap_or_default();
+        let quirks = quirks::of(vendor, model, firmware);
+        quirks
+            .map(|quirk| {
+                let (symptom, remedy) = (quirk.symptom, quirk.remedy);
+                tracing::debug!(bmc = %self.bmc.address, symptom, ?remedy, "known quirk");
+                remedy
+            })
+            .collect()
     }
 
-    pub(super) async fn set_boot_mode(&mut self, wanted: BootMode) -> Result<(), BmcError> {
-        let (_, system) = self.system().await?;
-        let (path, attributes) = self.bios(&system).await?;
-        let now = attributes.as_ref().and_then(mode);
-        let (Some(path), Some(now)) = (path, now) else {
-            // Being there already needs no means to get there.
-            return match text(&system, &["Boot", "BootSourceOverrideMode"]).and_then(parse_mode) {
-                Some(now) if now == wanted => Ok(()),
-                _ => {
-                    Err(self
-                        .unsupported("it has no BIOS attribute BootMode: set the mode in the server's firmware set-up"))
-                }
-            };
+    /// The value of `ServerBoot.1.FirstBootDevice` for a device where the override would boot the physical one.
+    async fn first_boot_device(
+        &mut self,
+        system: &Value,
+        device: BootDevice,
+    ) -> Result<Option<&'static str>, BmcError> {
+        let value = |remedy: Remedy| match (remedy, device) {
+            (Remedy::FirstBootDevice { cd, .. }, BootDevice::Cdrom) => Some(cd),
+            (Remedy::FirstBootDevice { floppy, .. }, BootDevice::Floppy) => Some(floppy),
+            _ => None,
         };
-        if now == wanted {
-            return Ok(());
+        // The firmware is looked up only where it can make a difference.
+        if self.remedies(system, None).into_iter().find_map(value).is_none() {
+            return Ok(None);
         }
-        let value = match wanted {
-            BootMode::Uefi => "Uefi",
-            BootMode::Bios => "LegacyBios",
+        let Some(manager) = self.topology().await?.manager else {
+            return Ok(None);
         };
-        self.change(
-            Method::PATCH,
-            &path,
-            &json!({"Attributes": {"BootMode": value}}),
-            Again::Freely,
-        )
-        .await
-        .map(drop)
-        .map_err(|why| self.unchanged(why))
+        let manager = self.get(&manager).await?;
+        let firmware = text(&manager, &["FirmwareVersion"]);
+        Ok(self.remedies(system, firmware).into_iter().find_map(value))
     }
 
-    /// Where BIOS attributes are written, and what the next boot will use.
-    async fn bios(&mut self, system: &Value) -> Result<(Option<String>, Option<Value>), BmcError> {
-        let Some(path) = link(system, &["Bios"]) else {
-            return Ok((None, None));
-        };
-        let bios = self.get(&path).await?;
-        let Some(settings) = link(&bios, &SETTINGS) else {
-            return Ok((Some(path), Some(bios)));
-        };
-        let pending = self.get(&settings).await?;
-        // A settings resource may be empty until something is pending.
-        let tells = if mode(&pending).is_some() { pending } else { bios };
-        Ok((Some(settings), Some(tells)))
+    async fn set_first_boot_device(&mut self, value: &str, persistent: bool) -> Result<(), BmcError> {
+        let manager = self.topology().await?.manager;
+        let manager = manager.ok_or_else(|| self.unsupported("it has no manager with attributes"))?;
+        let path = format!("{}/Attributes", manager.trim_end_matches('/'));
+        let body = json!({"Attributes": {
+            "ServerBoot.1.BootOnce": if persistent { "Disabled" } else { "Enabled" },
+            "ServerBoot.1.FirstBootDevice": value,
+        }});
+        self.change(Method::PATCH, &path, &body, Again::Freely)
+            .await
+            .map(drop)
+            .map_err(|why| self.unchanged(why))
     }
+}
 
-    pub(super) async fn secure_boot(&mut self) -> Result<bool, BmcError> {
-        Ok(self.secure_boot_resource().await?.1)
-    }
-
-    pub(super) async fn set_secure_boot(&mut self, enabled: bool) -> Result<(), BmcError> {
-        let (path, now) = self.secure_boot_resource().await?;
-        if now == enabled {
-            return Ok(());
-        }
-        self.change(
-            Method::PATCH,
-            &path,
-            &json!({"SecureBootEnable": enabled}),
-            Again::Freely,
-        )
-        .await
-        .map(drop)
-        .map_err(|why| self.unchanged(why))
-    }
-
-    async fn secure_boot_resource(&mut self) -> Result<(String, bool), BmcError> {
-        let (_, system) = self.system().await?;
-        let path =
-            link(&system, &["SecureBoot"]).ok_or_else(|| self.unsupported("its system has no SecureBoot resource"))?;
-        let resource = self.get(&path).await?;
-        let enabled = at(&resource, &["SecureBootEnable"])
-            .and_then(Value::as_bool)
-            .ok_or_else(|| self.unsupported("its SecureBoot resource does not tell SecureBootEnable"))?;
-        Ok((path, enabled))
-    }
+/// Whether a resource has the boot override to be written.
+fn tells_boot(resource: &Value) -> bool {
+    ALLOWED
+        .iter()
+        .chain(&["BootSourceOverrideTarget"])
+        .any(|key| at(resource, &["Boot", key]).is_some())
 }
 
 /// The name to send: the first of ours that is allowed; the first of ours where nothing is said about it.
@@ -162,18 +183,6 @@ fn target(allowed: Option<&[String]>, device: BootDevice, remedy: Option<Remedy>
             .find(|name| allowed.iter().any(|allowed| allowed == name)),
     }
     .map(str::to_owned)
-}
-
-fn mode(bios: &Value) -> Option<BootMode> {
-    parse_mode(text(bios, &["Attributes", "BootMode"])?)
-}
-
-fn parse_mode(text: &str) -> Option<BootMode> {
-    match text.to_ascii_lowercase().as_str() {
-        "uefi" => Some(BootMode::Uefi),
-        "legacybios" | "legacy" | "bios" => Some(BootMode::Bios),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use model::ServerIdentity;
 use serde_json::Value;
 
-use super::json::{kept, link, links, mac};
+use super::json::{kept, link, links, mac, texts};
 use super::turn::Turn;
 use crate::BmcError;
 
-impl Turn<'_> {
+impl Turn {
     pub(super) async fn identity(&mut self) -> Result<ServerIdentity, BmcError> {
         let topology = self.topology().await?;
         let system = self.get(&topology.system).await?;
@@ -20,7 +20,8 @@ impl Turn<'_> {
         if let Some(path) = &topology.manager {
             let manager = self.get(path).await?;
             identity.bmc_model = kept(&manager, &["Model"]);
-            identity.bmc_firmware = kept(&manager, &["FirmwareVersion"]);
+            identity.bmc_firmware = kept(&manager, &["FirmwareVersion"])
+                .or_else(|| kept(&manager, &["Firmware", "Current", "VersionString"]));
             identity.bmc_license = license(&manager);
             let names = [&identity.bmc_firmware, &identity.bmc_model];
             identity.bmc_generation = names.into_iter().flatten().find_map(|name| generation(name));
@@ -34,6 +35,16 @@ impl Turn<'_> {
                     .macs
                     .extend(found.filter(|found| !identity.macs.contains(found)));
             }
+        }
+        // RIS has no network ports of its own for a system, but their addresses.
+        for address in texts(&system, &["HostCorrelation", "HostMACAddress"])
+            .into_iter()
+            .flatten()
+        {
+            let found = address.trim().parse().ok();
+            identity
+                .macs
+                .extend(found.filter(|found| !identity.macs.contains(found)));
         }
         Ok(identity)
     }

@@ -19,15 +19,19 @@ pub(super) enum Kind {
     Standard,
     /// HPE's own action.
     Oem,
+    /// HPE's own action as RIS takes it: at the slot itself, named in the body.
+    RisOem,
     /// Writing the properties, where there is no action.
     Patch,
+    /// The same on HPE's, which take the image alone and refuse `Inserted`.
+    HpePatch,
 }
 
 impl Way {
     pub(super) fn method(&self) -> Method {
         match self.kind {
-            Kind::Standard | Kind::Oem => Method::POST,
-            Kind::Patch => Method::PATCH,
+            Kind::Standard | Kind::Oem | Kind::RisOem => Method::POST,
+            Kind::Patch | Kind::HpePatch => Method::PATCH,
         }
     }
 }
@@ -44,30 +48,32 @@ pub(super) fn hpe(resource: &Value) -> Option<&'static str> {
 
 /// The ways to insert, in the order to try them. Only HPE's own action takes a certificate.
 pub(super) fn insert_ways(slot: &Value, path: &str, certificate: bool) -> Vec<Way> {
-    let mut ways = actions(slot, "InsertMedia", "InsertVirtualMedia");
+    let mut ways = actions(slot, path, "InsertMedia", "InsertVirtualMedia");
     if certificate {
         ways.sort_by_key(|way| way.kind != Kind::Oem);
     }
-    or_patch(ways, path)
+    or_patch(ways, slot, path)
 }
 
 /// The ways to eject, in the order to try them.
 pub(super) fn eject_ways(slot: &Value, path: &str) -> Vec<Way> {
-    or_patch(actions(slot, "EjectMedia", "EjectVirtualMedia"), path)
+    or_patch(actions(slot, path, "EjectMedia", "EjectVirtualMedia"), slot, path)
 }
 
-fn or_patch(ways: Vec<Way>, path: &str) -> Vec<Way> {
-    if ways.is_empty() {
-        vec![Way {
-            kind: Kind::Patch,
+/// Writing the properties is the only way where there is no action, and the last one on an iLO 4, whose early firmwares list
+/// actions that they do not have.
+fn or_patch(mut ways: Vec<Way>, slot: &Value, path: &str) -> Vec<Way> {
+    let hpe = hpe(slot);
+    if ways.is_empty() || hpe == Some("Hp") {
+        ways.push(Way {
+            kind: if hpe.is_some() { Kind::HpePatch } else { Kind::Patch },
             path: path.to_owned(),
-        }]
-    } else {
-        ways
+        });
     }
+    ways
 }
 
-fn actions(slot: &Value, standard: &str, oem: &str) -> Vec<Way> {
+fn actions(slot: &Value, path: &str, standard: &str, oem: &str) -> Vec<Way> {
     let mut ways = Vec::new();
     let mut push = |kind, target: Option<&str>| {
         if let Some(path) = target.filter(|target| !target.is_empty()) {
@@ -84,6 +90,11 @@ fn actions(slot: &Value, standard: &str, oem: &str) -> Vec<Way> {
         let own = text(slot, &["Oem", namespace, "Actions", &key, "target"]);
         let listed = text(slot, &["Actions", "Oem", &key, "target"]);
         push(Kind::Oem, own.or(listed));
+    }
+    let listed = at(slot, &["Oem", "Hp", "AvailableActions"]).and_then(Value::as_array);
+    let offers = |action: &Value| text(action, &["Action"]) == Some(oem);
+    if listed.is_some_and(|actions| actions.iter().any(offers)) {
+        push(Kind::RisOem, Some(path));
     }
     ways
 }
@@ -132,9 +143,18 @@ impl Ask {
     /// What to send.
     pub(super) fn body(&self, kind: Kind) -> Value {
         let mut body = Map::new();
+        if kind == Kind::RisOem {
+            let action = if self.image.is_some() {
+                "InsertVirtualMedia"
+            } else {
+                "EjectVirtualMedia"
+            };
+            body.insert("Action".into(), json!(action));
+            body.insert("Target".into(), json!("/Oem/Hp"));
+        }
         match &self.image {
             Some(image) => drop(body.insert("Image".into(), json!(image))),
-            None if kind == Kind::Patch => drop(body.insert("Image".into(), Value::Null)),
+            None if matches!(kind, Kind::Patch | Kind::HpePatch) => drop(body.insert("Image".into(), Value::Null)),
             None => {}
         }
         if let Some(certificate) = &self.certificate {

@@ -11,7 +11,7 @@ use super::message::{Cause, Complaint};
 use super::turn::{Again, Turn, Unchanged};
 use crate::{BmcError, InsertMedia, image_url};
 
-impl Turn<'_> {
+impl Turn {
     pub(super) async fn media(&mut self, device: Device) -> Result<Media, BmcError> {
         let mut first = None;
         for path in self.slots(device).await? {
@@ -33,17 +33,29 @@ impl Turn<'_> {
 
     pub(super) async fn insert(&mut self, device: Device, image: &InsertMedia) -> Result<(), BmcError> {
         image_url::check(image.url.expose()).map_err(|rule| self.says_no(rule))?;
-        let mut first_refusal = None;
+        // Every slot that stands for the device is emptied: what another one holds might be booted instead.
+        let (mut free, mut stuck) = (Vec::new(), None);
         for path in self.slots(device).await? {
-            let slot = self.empty(&path).await?;
+            match self.empty(&path).await {
+                Ok(slot) => free.push((path, slot)),
+                // This one will not give it up (a remote console holds it); there may be others.
+                Err(error @ (BmcError::Busy { .. } | BmcError::Refused { .. } | BmcError::Unsupported { .. })) => {
+                    let _ = stuck.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut first_refusal = None;
+        for (path, slot) in free {
             match self.insert_into(&path, &slot, image).await? {
                 None => return Ok(()),
                 Some(complaint) => drop(first_refusal.get_or_insert(complaint)),
             }
         }
-        Err(match first_refusal {
-            Some(complaint) => self.refused(complaint),
-            None => self.unsupported("it has no virtual media slot for it"),
+        Err(match (first_refusal, stuck) {
+            (Some(complaint), _) => self.refused(complaint),
+            (None, Some(error)) => error,
+            (None, None) => self.unsupported("it has no virtual media slot for it"),
         })
     }
 
@@ -67,8 +79,15 @@ impl Turn<'_> {
             .filter(|_| url.starts_with("https:"));
         let mut refusal = None;
         for way in insert_ways(slot, path, certificate.is_some()) {
-            let ask = Ask::insert(way.kind, url, certificate);
-            match self.ask(&way, ask).await {
+            let mut outcome = self.ask(&way, Ask::insert(way.kind, url, certificate)).await;
+            if matches!(&outcome, Err(Unchanged::Refused(complaint)) if complaint.says_occupied())
+                && !self.holds(path, url).await
+            {
+                // It holds something after all, whatever it showed.
+                self.throw_out(path, slot).await;
+                outcome = self.ask(&way, Ask::insert(way.kind, url, certificate)).await;
+            }
+            match outcome {
                 Ok(()) => {
                     refusal = None;
                     break;
@@ -128,7 +147,7 @@ impl Turn<'_> {
         loop {
             let body = ask.body(way.kind);
             match self.change(way.method(), &way.path, &body, Again::Freely).await {
-                Ok(_) => return Ok(()),
+                Ok(reply) => return self.settled(reply).await,
                 Err(Unchanged::Refused(complaint)) if complaint.cause == Cause::Refused => {
                     ask = ask.after(&complaint).ok_or(Unchanged::Refused(complaint))?;
                 }
@@ -164,6 +183,17 @@ impl Turn<'_> {
             };
         }
         self.until_empty(path).await
+    }
+
+    /// Ejects whatever the slot may hold without showing it. Only what follows tells whether it did.
+    async fn throw_out(&mut self, path: &str, slot: &Value) {
+        for way in eject_ways(slot, path) {
+            if self.ask(&way, Ask::eject(way.kind)).await.is_ok() {
+                break;
+            }
+        }
+        // Why it does not get empty, the insert will tell.
+        drop(self.until_empty(path).await);
     }
 
     /// BMCs go on saying `Inserted` for seconds after an eject; what is inserted meanwhile gets lost.

@@ -60,6 +60,12 @@ static KNOWN: &[(&str, Cause)] = &[
     ("SessionLimitExceeded", Cause::Busy),
     ("CreateLimitReachedForResource", Cause::Busy),
     ("RAC0218", Cause::Busy),
+    ("VRM0021", Cause::Busy),
+    ("RAC0720", Cause::Refused),
+    ("RAC0904", Cause::Refused),
+    ("SYS458", Cause::Refused),
+    ("NoScriptedVirtualMediaConnectionAvailable", Cause::Busy),
+    ("PasswordChangeRequired", Cause::Login),
     ("VirtualMediaIsDisabled", Cause::Refused),
     ("ActionNotSupported", Cause::NotSupported),
     ("UnsupportedOperation", Cause::NotSupported),
@@ -127,6 +133,11 @@ impl Complaint {
             .any(|message| word(&message.text) || message.args.iter().any(|arg| word(arg)))
     }
 
+    /// Whether a slot that showed nothing says that it holds something.
+    pub(super) fn says_occupied(&self) -> bool {
+        OCCUPIED.iter().any(|id| self.has(id))
+    }
+
     /// Whether there is a message with this id.
     pub(super) fn has(&self, id: &str) -> bool {
         self.messages.iter().any(|message| message.id == id)
@@ -181,6 +192,13 @@ impl Complaint {
     }
 }
 
+/// Message ids of a slot that holds something.
+static OCCUPIED: &[&str] = &[
+    "MaxVirtualMediaConnectionEstablished",
+    "UnableToModifyAfterVirtualMediaInsert",
+    "VRM0021",
+];
+
 /// What an operator can do about some refusals.
 static REMEDIES: &[(&str, &str)] = &[
     (
@@ -191,11 +209,23 @@ static REMEDIES: &[(&str, &str)] = &[
         "ResourceAtUriUnauthorized",
         "the image server refused the BMC: check what it demands",
     ),
+    ("RAC0720", UNREACHED),
+    ("RAC0904", UNREACHED),
+    (
+        "VRM0021",
+        "attach virtual media in the BMC's settings, or close the console that uses them",
+    ),
+    (
+        "NoVirtualMediaConnectionAvailable",
+        "close the remote console that holds the virtual media",
+    ),
     (
         "UnableToModifyDuringSystemPOST",
         "the server is in POST: try again when it is through",
     ),
 ];
+
+const UNREACHED: &str = "the BMC could not fetch the image: check that it reaches the image server";
 
 fn by_status(status: StatusCode) -> Cause {
     match status {
@@ -299,6 +329,9 @@ mod tests {
             (400, "iLO.2.14.UnauthorizedLoginAttempt", Login),
             (400, "iLO.2.14.LoginAttemptDelayed", Busy),
             (400, "iLO.2.14.MaxVirtualMediaConnectionEstablished", Busy),
+            (400, "IDRAC.2.8.VRM0021", Busy),
+            (400, "IDRAC.2.8.RAC0720", Refused),
+            (403, "Base.1.12.PasswordChangeRequired", Login),
             (400, "iLO.2.14.VirtualMediaIsDisabled", Refused),
             (400, "Base.1.4.PropertyNotWritableOrUnknown", Refused),
             (400, "Base.1.4.ActionParameterMissing", Refused),

@@ -11,9 +11,10 @@ use url::Url;
 
 use crate::gate::Gate;
 use crate::http::HttpClient;
-use crate::{Bmc, BmcError, Deadlines, Fence, InsertMedia, RawReply, access, image_url, names};
+use crate::{Bmc, BmcError, BootSettings, Deadlines, Fence, InsertMedia, RawReply, access, image_url, names};
 
 mod boot;
+mod firmware;
 mod identity;
 mod json;
 mod ladder;
@@ -27,24 +28,48 @@ mod turn;
 
 use crate::BmcConfig;
 
-use session::Login;
+use session::{Login, LoginTask};
 use topology::Topology;
 use turn::Turn;
 
-/// A BMC that speaks Redfish.
-pub struct RedfishBmc {
+/// A BMC that speaks Redfish, or its forerunner RIS.
+pub struct RedfishBmc(Arc<Inner>);
+
+/// What verbs, and a login that outlives its verb, share.
+struct Inner {
     address: BmcAddress,
     origin: Url,
     client: HttpClient,
     user: String,
     password: Secret,
     session: bool,
+    dialect: Dialect,
     system: Option<String>,
     deadlines: Deadlines,
     fence: Arc<dyn Fence>,
     gate: Arc<Gate>,
     login: Mutex<Option<Login>>,
+    /// A login under way. It goes on when its verb is given up, so that the session which the BMC opens is not lost.
+    login_under_way: tokio::sync::Mutex<Option<LoginTask>>,
     topology: Mutex<Option<Topology>>,
+}
+
+/// Which of the two is spoken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Dialect {
+    Redfish,
+    /// HPE's `/rest/v1` on iLO 4.
+    Ris,
+}
+
+impl Dialect {
+    /// Where everything starts.
+    fn root(self) -> &'static str {
+        match self {
+            Self::Redfish => "/redfish/v1/",
+            Self::Ris => "/rest/v1",
+        }
+    }
 }
 
 impl RedfishBmc {
@@ -54,32 +79,53 @@ impl RedfishBmc {
         Self::behind(gate, config)
     }
 
-    /// The same, taking turns with other clients of the same BMC.
+    /// The same for an iLO 4 that speaks RIS alone. It is spoken to without a session.
+    pub fn ris(config: BmcConfig) -> Result<Self, BmcError> {
+        let gate = Arc::new(Gate::new(config.address.clone()));
+        Self::ris_behind(gate, config)
+    }
+
+    /// Like [`Self::new`], taking turns with other clients of the same BMC.
     pub(crate) fn behind(gate: Arc<Gate>, config: BmcConfig) -> Result<Self, BmcError> {
+        Self::speaking(Dialect::Redfish, gate, config)
+    }
+
+    /// Like [`Self::ris`], taking turns with other clients of the same BMC.
+    pub(crate) fn ris_behind(gate: Arc<Gate>, config: BmcConfig) -> Result<Self, BmcError> {
+        let config = BmcConfig {
+            session: false,
+            ..config
+        };
+        Self::speaking(Dialect::Ris, gate, config)
+    }
+
+    fn speaking(dialect: Dialect, gate: Arc<Gate>, config: BmcConfig) -> Result<Self, BmcError> {
         let origin = access::origin(&config.address)?;
         let client = HttpClient::new(&config, &origin).map_err(|reason| BmcError::Settings {
             address: config.address.clone(),
             reason,
         })?;
-        Ok(Self {
+        Ok(Self(Arc::new(Inner {
             address: config.address,
             origin,
             client,
             user: config.user,
             password: config.password,
             session: config.session,
+            dialect,
             system: config.system,
             deadlines: config.deadlines,
             fence: config.fence,
             gate,
             login: Mutex::new(None),
+            login_under_way: tokio::sync::Mutex::new(None),
             topology: Mutex::new(None),
-        })
+        })))
     }
 
     /// Path of the open session, for the record: a successor deletes it, so that a late request of ours gets 401.
     pub fn session_uri(&self) -> Option<String> {
-        match self.login() {
+        match self.0.login() {
             Some(Login::Session { uri, .. }) => uri,
             _ => None,
         }
@@ -93,6 +139,40 @@ impl RedfishBmc {
         .await
     }
 
+    /// Runs a verb in its turn and within its deadline, a second time if cached paths turned out to be gone. `hide` holds
+    /// texts that no error may repeat.
+    async fn verb<T, W>(
+        &self,
+        action: &'static str,
+        mut hide: Vec<String>,
+        work: impl Fn(Turn) -> W,
+    ) -> Result<T, BmcError>
+    where
+        W: Future<Output = Result<T, BmcError>>,
+    {
+        let inner = &self.0;
+        hide.push(inner.password.expose().to_owned());
+        inner
+            .gate
+            .run(action, &inner.deadlines, |until| async move {
+                let turn = || Turn {
+                    bmc: Arc::clone(inner),
+                    action,
+                    until,
+                    hide: hide.clone(),
+                };
+                let cached = inner.topology().is_some();
+                let result = work(turn()).await;
+                if result.is_err() && cached && inner.topology().is_none() {
+                    return work(turn()).await;
+                }
+                result
+            })
+            .await
+    }
+}
+
+impl Inner {
     /// Forgets the open session without deleting it; the next request logs in anew.
     fn forget_session(&self) {
         *locked(&self.login) = None;
@@ -117,36 +197,6 @@ impl RedfishBmc {
     fn forget_topology(&self) {
         *locked(&self.topology) = None;
     }
-
-    /// Runs a verb in its turn and within its deadline, a second time if cached paths turned out to be gone. `hide` holds
-    /// texts that no error may repeat.
-    async fn verb<'a, T, W>(
-        &'a self,
-        action: &'static str,
-        mut hide: Vec<String>,
-        work: impl Fn(Turn<'a>) -> W,
-    ) -> Result<T, BmcError>
-    where
-        W: Future<Output = Result<T, BmcError>>,
-    {
-        hide.push(self.password.expose().to_owned());
-        self.gate
-            .run(action, &self.deadlines, |until| async move {
-                let turn = || Turn {
-                    bmc: self,
-                    action,
-                    until,
-                    hide: hide.clone(),
-                };
-                let cached = self.topology().is_some();
-                let result = work(turn()).await;
-                if result.is_err() && cached && self.topology().is_none() {
-                    return work(turn()).await;
-                }
-                result
-            })
-            .await
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -157,7 +207,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl std::fmt::Debug for RedfishBmc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RedfishBmc")
-            .field("address", &self.address)
+            .field("address", &self.0.address)
             .finish_non_exhaustive()
     }
 }
@@ -209,6 +259,21 @@ impl Bmc for RedfishBmc {
     async fn set_boot_device(&self, device: BootDevice, persistent: bool) -> Result<(), BmcError> {
         self.verb(names::SET_BOOT_DEVICE, vec![], |mut turn| async move {
             turn.set_boot_device(device, persistent).await
+        })
+        .await
+    }
+
+    async fn boot_settings(&self) -> Result<BootSettings, BmcError> {
+        self.verb(names::BOOT_SETTINGS, vec![], |mut turn| async move {
+            turn.boot_settings().await
+        })
+        .await
+    }
+
+    async fn set_http_boot_url(&self, url: &Secret) -> Result<(), BmcError> {
+        let hide = image_url::words(url.expose());
+        self.verb(names::SET_HTTP_BOOT, hide, |mut turn| async move {
+            turn.set_http_boot_url(url.expose()).await
         })
         .await
     }

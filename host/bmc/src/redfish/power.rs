@@ -4,45 +4,41 @@ use model::{PowerAction, PowerState};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::Dialect;
 use super::json::{link, text, texts};
 use super::turn::{Again, Turn};
 use crate::BmcError;
 
-impl Turn<'_> {
+impl Turn {
     pub(super) async fn power_state(&mut self) -> Result<PowerState, BmcError> {
         Ok(state(&self.system().await?.1))
     }
 
     pub(super) async fn set_power(&mut self, action: PowerAction) -> Result<(), BmcError> {
-        let (_, system) = self.system().await?;
+        let (path, system) = self.system().await?;
         let Some(wishes) = wishes(action, state(&system)) else {
             return Ok(());
         };
-        let target = text(&system, &["Actions", "#ComputerSystem.Reset", "target"])
-            .ok_or_else(|| self.unsupported("its system offers no ComputerSystem.Reset"))?;
-        let allowed = self.allowed_resets(&system).await?;
-        let kind = match &allowed {
-            Some(allowed) => wishes
-                .iter()
-                .find(|wish| allowed.iter().any(|name| name == *wish))
-                .ok_or_else(|| {
-                    self.unsupported(format!(
-                        "it allows {} and not {}",
-                        allowed.join(", "),
-                        wishes.join(" or ")
-                    ))
-                })?,
-            None => wishes[0],
+        let (target, body) = match (
+            text(&system, &["Actions", "#ComputerSystem.Reset", "target"]),
+            self.bmc.dialect,
+        ) {
+            (Some(target), _) => {
+                let allowed = self.allowed_resets(&system).await?;
+                let kind = self.choose(wishes, allowed.as_deref())?;
+                (target.to_owned(), json!({"ResetType": kind}))
+            }
+            (None, Dialect::Ris) => (path, self.ris_reset(&system, action, wishes)?),
+            (None, Dialect::Redfish) => {
+                return Err(self.unsupported("its system offers no ComputerSystem.Reset"));
+            }
         };
         // A restart that is sent twice restarts twice.
         let again = match action {
             PowerAction::On | PowerAction::Off | PowerAction::SoftOff => Again::Freely,
             PowerAction::ForceRestart | PowerAction::SoftRestart => Again::IfUndone,
         };
-        match self
-            .change(Method::POST, target, &json!({"ResetType": kind}), again)
-            .await
-        {
+        match self.change(Method::POST, &target, &body, again).await {
             Ok(_) => Ok(()),
             Err(why) => {
                 // A lost answer may have been a yes, and the server may have got there by itself.
@@ -56,6 +52,31 @@ impl Turn<'_> {
                     _ => Err(self.unchanged(why)),
                 }
             }
+        }
+    }
+
+    /// The first wish that is allowed; the first one where nothing is said about it.
+    fn choose(&self, wishes: &[&'static str], allowed: Option<&[String]>) -> Result<&'static str, BmcError> {
+        let Some(allowed) = allowed else {
+            return Ok(wishes[0]);
+        };
+        let chosen = wishes.iter().find(|wish| allowed.iter().any(|name| name == *wish));
+        chosen.copied().ok_or_else(|| {
+            let (allowed, wishes) = (allowed.join(", "), wishes.join(" or "));
+            self.unsupported(format!("it allows {allowed} and not {wishes}"))
+        })
+    }
+
+    /// RIS takes actions at the resource itself. An iLO 4 that cannot force off by a reset holds the button down, which ends in
+    /// "off" from wherever it starts; it is never pressed for a moment, since that may mean "on".
+    fn ris_reset(&self, system: &Value, action: PowerAction, wishes: &[&'static str]) -> Result<Value, BmcError> {
+        let allowed = ris_resets(system);
+        match self.choose(wishes, allowed.as_deref()) {
+            Ok(kind) => Ok(json!({"Action": "Reset", "ResetType": kind})),
+            Err(_) if action == PowerAction::Off => {
+                Ok(json!({"Action": "PowerButton", "Target": "/Oem/Hp", "PushType": "PressAndHold"}))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -79,8 +100,22 @@ impl Turn<'_> {
     }
 }
 
+/// `AvailableActions` of RIS.
+fn ris_resets(system: &Value) -> Option<Vec<String>> {
+    let actions = system.get("AvailableActions").and_then(Value::as_array)?;
+    let reset = actions
+        .iter()
+        .find(|action| text(action, &["Action"]) == Some("Reset"))?;
+    let capabilities = reset.get("Capabilities").and_then(Value::as_array)?;
+    let kinds = capabilities
+        .iter()
+        .find(|of| text(of, &["PropertyName"]) == Some("ResetType"))?;
+    texts(kinds, &["AllowableValues"])
+}
+
 fn state(system: &Value) -> PowerState {
-    match text(system, &["PowerState"]) {
+    // Early firmwares of iLO 4 call it `Power`.
+    match text(system, &["PowerState"]).or_else(|| text(system, &["Power"])) {
         Some("On") => PowerState::On,
         Some("Off") => PowerState::Off,
         // PoweringOn, PoweringOff, Paused, or nothing at all.

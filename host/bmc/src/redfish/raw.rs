@@ -1,4 +1,4 @@
-//! One request as a vendor extension gives it, kept under `/redfish/v1` on the BMC's own origin.
+//! One request as a vendor extension gives it, kept under `/redfish/v1` (RIS: `/rest/v1`) on the BMC's own origin.
 
 use reqwest::Method;
 use serde_json::Value;
@@ -11,7 +11,7 @@ const REQUEST_CAP: usize = 64 << 10;
 /// Headers that would hand out the conversation's own credentials.
 const SECRET_HEADERS: [&str; 4] = ["x-auth-token", "set-cookie", "authorization", "www-authenticate"];
 
-impl Turn<'_> {
+impl Turn {
     pub(super) async fn raw(&mut self, method: &str, path: &str, body: Option<&str>) -> Result<RawReply, BmcError> {
         let method = match method {
             "GET" => Method::GET,
@@ -56,7 +56,8 @@ impl Turn<'_> {
     fn raw_path(&self, path: &str) -> Result<String, BmcError> {
         let refuse = || {
             let shown = text::fit(path, &self.hide);
-            self.says_no(format!("`{shown}` is not a path under /redfish/v1"))
+            let root = self.bmc.dialect.root().trim_end_matches('/');
+            self.says_no(format!("`{shown}` is not a path under {root}"))
         };
         if !path.starts_with('/') || path.contains(['\\', '#']) || path.chars().any(char::is_control) {
             return Err(refuse());
@@ -64,7 +65,9 @@ impl Turn<'_> {
         let url = self.resolve(path).map_err(|_| refuse())?;
         let clean = url.path();
         let lower = clean.to_ascii_lowercase();
-        let inside = clean == "/redfish/v1" || clean.starts_with("/redfish/v1/");
+        let root = self.bmc.dialect.root().trim_end_matches('/');
+        let rest = clean.strip_prefix(root);
+        let inside = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if !inside || lower.contains("%2f") || lower.contains("%5c") || lower.contains("//") {
             return Err(refuse());
         }

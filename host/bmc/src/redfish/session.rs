@@ -1,5 +1,6 @@
 //! Logging in: one session, reused; basic authentication where there are no sessions or no room for one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -8,6 +9,7 @@ use model::Secret;
 use reqwest::header::{AUTHORIZATION, HeaderName, LOCATION};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use url::Url;
 
@@ -21,6 +23,9 @@ const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
 const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 /// How long basic authentication stands in for a session that did not come about.
 const STAND_IN: Duration = Duration::from_secs(600);
+
+/// A login under way.
+pub(super) type LoginTask = JoinHandle<Result<Login, NoReply>>;
 
 /// How a request proves who asks.
 #[derive(Clone, Debug)]
@@ -52,19 +57,38 @@ impl Login {
     }
 }
 
-impl Turn<'_> {
-    /// The login to use now; makes one if there is none.
+impl Turn {
+    /// The login to use now; makes one if there is none. A login whose verb was given up is waited for, not repeated.
     pub(super) async fn login(&mut self) -> Result<Login, NoReply> {
         if let Some(login) = self.bmc.login().filter(|login| !login.is_stale()) {
             return Ok(login);
         }
-        let login = if self.bmc.session {
-            self.open_session().await?
-        } else {
-            self.basic(None, None)
+        if !self.bmc.session {
+            let login = self.basic(None, None);
+            self.bmc.remember(login.clone());
+            return Ok(login);
+        }
+        let mut under_way = self.bmc.login_under_way.lock().await;
+        let task = under_way.get_or_insert_with(|| self.start_login());
+        let result = task.await;
+        *under_way = None;
+        // It neither panics nor is it stopped, unless the whole process is.
+        result.unwrap_or_else(|_| Err(self.busy("its login was stopped").into()))
+    }
+
+    /// Logs in by a task of its own, which ends with the request's deadline and not with the verb's.
+    fn start_login(&self) -> LoginTask {
+        let turn = Self {
+            bmc: Arc::clone(&self.bmc),
+            action: self.action,
+            until: Instant::now() + self.bmc.deadlines.request,
+            hide: self.hide.clone(),
         };
-        self.bmc.remember(login.clone());
-        Ok(login)
+        tokio::spawn(async move {
+            let login = turn.open_session().await?;
+            turn.bmc.remember(login.clone());
+            Ok(login)
+        })
     }
 
     fn basic(&self, until: Option<Instant>, full: Option<String>) -> Login {
@@ -139,6 +163,10 @@ impl Turn<'_> {
 
     /// Ends our own session. Not fenced: it only takes away what we hold.
     pub(super) async fn end_session(&mut self) -> Result<(), BmcError> {
+        if let Some(task) = self.bmc.login_under_way.lock().await.take() {
+            // What it brought is remembered by now; why it brought nothing does not matter any more.
+            drop(task.await);
+        }
         let Some(login @ Login::Session { .. }) = self.bmc.login() else {
             self.bmc.forget_session();
             return Ok(());

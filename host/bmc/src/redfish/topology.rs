@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use super::json;
 use super::turn::Turn;
-use crate::BmcError;
+use crate::{BmcError, quirks};
 
-const ROOT: &str = "/redfish/v1/";
+/// Begins the reason of an error that another transport may not run into.
+pub(crate) const NO_SERVICE: &str = "no Redfish service answers at";
 
 /// The paths of one server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Topology {
     pub(super) system: String,
     /// Its Manager, if there is one.
     pub(super) manager: Option<String>,
+    /// The system's `Manufacturer`, or nothing.
+    pub(super) vendor: String,
     /// Its virtual media slots, in the BMC's order; `None` until asked for.
     pub(super) slots: Option<Vec<Slot>>,
 }
@@ -28,7 +31,7 @@ pub(super) struct Slot {
     floppy: bool,
 }
 
-impl Turn<'_> {
+impl Turn {
     /// System and manager, from the cache or by looking.
     pub(super) async fn topology(&mut self) -> Result<Topology, BmcError> {
         if let Some(known) = self.bmc.topology() {
@@ -70,10 +73,10 @@ impl Turn<'_> {
     }
 
     async fn discover(&mut self) -> Result<Topology, BmcError> {
-        let root = match self.get(ROOT).await {
+        let start = self.bmc.dialect.root();
+        let root = match self.get(start).await {
             Err(BmcError::Unsupported { reason, .. }) => {
-                let reason = format!("no Redfish service answers at {ROOT} ({reason})");
-                return Err(self.unsupported(reason));
+                return Err(self.unsupported(format!("{NO_SERVICE} {start} ({reason})")));
             }
             other => other?,
         };
@@ -95,6 +98,7 @@ impl Turn<'_> {
             manager = self.first_member(&managers).await?;
         }
         Ok(Topology {
+            vendor: json::kept(&resource, &["Manufacturer"]).unwrap_or_default(),
             system,
             manager,
             slots: None,
@@ -106,65 +110,98 @@ impl Turn<'_> {
         Ok(json::links(&collection, &["Members"]).into_iter().next())
     }
 
-    /// Under the manager (all HPE, most others), else under the system (newer ones).
+    /// Under the manager (all HPE, most others); and under the system where the manager has none for a device.
     async fn find_slots(&mut self, topology: &Topology) -> Result<Vec<Slot>, BmcError> {
+        let mut slots: Vec<Slot> = Vec::new();
         let owners = topology.manager.iter().chain([&topology.system]);
         for owner in owners {
+            if slots.iter().any(|slot| slot.cd) && slots.iter().any(|slot| slot.floppy) {
+                break;
+            }
             let owner = self.get(owner).await?;
             let Some(collection) = json::link(&owner, &["VirtualMedia"]) else {
                 continue;
             };
             let collection = self.get(&collection).await?;
-            let mut slots = Vec::new();
             for path in json::links(&collection, &["Members"]) {
+                if slots.iter().any(|known| known.path == path) {
+                    continue;
+                }
                 let member = self.get(&path).await?;
-                let types = json::texts(&member, &["MediaTypes"]).unwrap_or_default();
-                let any = |names: &[&str]| {
-                    types
-                        .iter()
-                        .any(|of| names.iter().any(|name| of.eq_ignore_ascii_case(name)))
-                };
-                let (cd, floppy) = (any(&["CD", "DVD"]), any(&["Floppy", "USBStick"]));
-                slots.push(Slot { path, cd, floppy });
-            }
-            if !slots.is_empty() {
-                return Ok(slots);
+                slots.push(slot(path, &member));
             }
         }
-        Ok(Vec::new())
+        if let Some(prefix) = quirks::of(&topology.vendor, "", None).find_map(|quirk| quirk.remedy.slots()) {
+            // A stable sort: the others keep their order behind those that the vendor means for images by URL.
+            slots.sort_by_key(|slot| !name_of(&slot.path).starts_with(prefix));
+        }
+        Ok(slots)
     }
 }
 
+/// What a slot takes, by its media types; by its name where it does not tell them.
+fn slot(path: String, member: &Value) -> Slot {
+    let types = json::texts(member, &["MediaTypes"]).unwrap_or_default();
+    let any = |names: &[&str]| {
+        types
+            .iter()
+            .any(|of| names.iter().any(|name| of.eq_ignore_ascii_case(name)))
+    };
+    if types.is_empty() {
+        let name = name_of(&path).to_ascii_lowercase();
+        let named = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        return Slot {
+            cd: named(&["cd", "dvd"]),
+            floppy: named(&["floppy", "usb", "removable"]),
+            path,
+        };
+    }
+    Slot {
+        path,
+        cd: any(&["CD", "DVD"]),
+        floppy: any(&["Floppy", "USBStick"]),
+    }
+}
+
+fn name_of(path: &str) -> &str {
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+}
+
 /// The slots for a device, best first. A slot that takes both kinds serves one device only, so that the floppy never
-/// throws out the CD: dedicated slots go first, then the first free shared one is the CD's and the next the floppy's.
+/// throws out the CD: dedicated slots go first; where there are none, the shared ones are the CD's and the floppy's by turns.
 fn assign(slots: &[Slot], device: Device) -> Vec<String> {
     let paths = |keep: &dyn Fn(&&Slot) -> bool| -> Vec<String> {
         slots.iter().filter(keep).map(|slot| slot.path.clone()).collect()
     };
     let (cds, floppies) = (paths(&|s| s.cd && !s.floppy), paths(&|s| s.floppy && !s.cd));
-    let mut shared = slots
-        .iter()
-        .filter(|slot| slot.cd && slot.floppy)
-        .map(|slot| slot.path.clone());
-    let cds = if cds.is_empty() {
-        shared.next().into_iter().collect()
-    } else {
-        cds
-    };
-    let floppies = if floppies.is_empty() {
-        shared.next().into_iter().collect()
-    } else {
-        floppies
-    };
-    match device {
-        Device::Cdrom => cds,
-        Device::Floppy => floppies,
+    let shared = paths(&|s| s.cd && s.floppy);
+    let every_second = |from: usize| shared.iter().skip(from).step_by(2).cloned().collect();
+    match (device, cds.is_empty(), floppies.is_empty()) {
+        (Device::Cdrom, false, _) => cds,
+        (Device::Cdrom, true, false) => shared,
+        (Device::Cdrom, true, true) => every_second(0),
+        (Device::Floppy, _, false) => floppies,
+        (Device::Floppy, false, true) => shared,
+        (Device::Floppy, true, true) => every_second(1),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slot_without_media_types_is_known_by_its_name() {
+        for (name, cd, floppy) in [
+            ("CD1", true, false),
+            ("RemovableDisk", false, true),
+            ("vDVD", true, false),
+            ("7", false, false),
+        ] {
+            let slot = slot(format!("/redfish/v1/Managers/1/VirtualMedia/{name}/"), &Value::Null);
+            assert_eq!((slot.cd, slot.floppy), (cd, floppy), "{name}");
+        }
+    }
 
     #[test]
     fn slots_are_chosen_by_media_types_and_never_shared_between_devices() {
@@ -178,6 +215,8 @@ mod tests {
             ("ccff", vec!["c0", "c1"], vec!["f2", "f3"]),
             ("ss", vec!["s0"], vec!["s1"]),
             ("s", vec!["s0"], vec![]),
+            ("sssss", vec!["s0", "s2", "s4"], vec!["s1", "s3"]),
+            ("css", vec!["c0"], vec!["s1", "s2"]),
             ("cs", vec!["c0"], vec!["s1"]),
             ("fs", vec!["s1"], vec!["f0"]),
             ("x", vec![], vec![]),

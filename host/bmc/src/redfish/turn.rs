@@ -1,5 +1,6 @@
 //! One verb's turn with the BMC: requests with deadlines, the fence, the session, redirects and bounded answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, ETAG, HeaderName, IF_MATCH, LOCATION};
@@ -8,9 +9,9 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
-use super::RedfishBmc;
 use super::message::{Cause, Complaint};
 use super::session::Login;
+use super::{Inner, json};
 use crate::backoff::before_retry;
 use crate::http::{FailureKind, Reply, Request};
 use crate::{BmcError, text};
@@ -19,12 +20,18 @@ use crate::{BmcError, text};
 const REDIRECTS: usize = 5;
 /// How often a request is sent in all when the BMC fails inside (5xx) or drops the connection.
 pub(super) const TRIES: u32 = 3;
+/// How often a change is sent with another `If-Match`.
+const TAGS: u32 = 3;
+/// How often a task is looked at whose answer is a failure inside the BMC.
+const BUSY: u32 = 5;
+/// How often a task that was just made may be missing.
+const MISSING: u32 = 5;
 /// Longest path that is requested.
 const PATH_CAP: usize = 1024;
 
 /// What one verb needs to talk: who, until when, and what must not be repeated in errors.
-pub(super) struct Turn<'a> {
-    pub(super) bmc: &'a RedfishBmc,
+pub(super) struct Turn {
+    pub(super) bmc: Arc<Inner>,
     pub(super) action: &'static str,
     pub(super) until: Instant,
     pub(super) hide: Vec<String>,
@@ -65,7 +72,7 @@ pub(super) enum Unchanged {
     Unanswered(BmcError, bool),
 }
 
-impl Turn<'_> {
+impl Turn {
     /// A resource. Tried again when the BMC fails inside or drops the connection.
     pub(super) async fn get(&mut self, path: &str) -> Result<Value, BmcError> {
         Ok(self.get_with_etag(path).await?.0)
@@ -112,7 +119,7 @@ impl Turn<'_> {
         again: Again,
     ) -> Result<Reply, Unchanged> {
         let (mut tries, mut failures) = (0, 0);
-        let mut etag: Option<String> = None;
+        let (mut etag, mut tags): (Option<String>, u32) = (None, 0);
         loop {
             tries += 1;
             let headers: Vec<(HeaderName, &str)> = etag.iter().map(|tag| (IF_MATCH, tag.as_str())).collect();
@@ -125,14 +132,13 @@ impl Turn<'_> {
                 Unchanged::Refused(complaint) => match complaint.cause {
                     Cause::Transient => {}
                     Cause::Server if again == Again::Freely => failures += 1,
-                    Cause::Precondition if etag.is_none() && method == Method::PATCH => {
-                        let tag = self
+                    Cause::Precondition if tags < TAGS && method == Method::PATCH => {
+                        let (_, tag) = self
                             .get_with_etag(path)
                             .await
-                            .map_err(|e| Unchanged::Unanswered(e, false))?
-                            .1;
-                        // `*` matches whatever is there (RFC 9110 clause 13.1.1).
-                        etag = Some(tag.unwrap_or_else(|| "*".to_owned()));
+                            .map_err(|error| Unchanged::Unanswered(error, false))?;
+                        etag = Some(precondition(tag.as_deref(), tags));
+                        tags += 1;
                         continue;
                     }
                     _ => return Err(outcome),
@@ -142,6 +148,54 @@ impl Turn<'_> {
             }
             if failures >= TRIES || !self.pause(before_retry(self.bmc.deadlines.pause, tries)).await {
                 return Err(outcome);
+            }
+        }
+    }
+
+    /// Waits for what a change that was accepted (202) becomes; one that is done already is a success.
+    pub(super) async fn settled(&mut self, reply: Reply) -> Result<(), Unchanged> {
+        if reply.status != StatusCode::ACCEPTED {
+            return Ok(());
+        }
+        let header = reply.headers.get(LOCATION).and_then(|value| value.to_str().ok());
+        let body: Option<Value> = serde_json::from_slice(&reply.body).ok();
+        let task = body.as_ref().and_then(|body| json::text(body, &["@odata.id"]));
+        // Without either, reading back is all there is.
+        let Some(path) = header.or(task).map(str::to_owned) else {
+            return Ok(());
+        };
+        let (mut tries, mut missing) = (0, 0);
+        loop {
+            tries += 1;
+            let reply = match self.send(Method::GET, &path, None, &[]).await {
+                Ok(reply) => reply,
+                Err(no_reply) => return Err(Unchanged::Unanswered(no_reply.error, true)),
+            };
+            let body = self.json(&reply).unwrap_or_default();
+            let state = json::text(&body, &["TaskState"]);
+            match (reply.status, state) {
+                // Some look for a task before they have made it.
+                (StatusCode::NOT_FOUND, _) if missing < MISSING => missing += 1,
+                // Gone after its end.
+                (StatusCode::NOT_FOUND | StatusCode::GONE, _) => return Ok(()),
+                (_, Some("Completed"))
+                    if json::text(&body, &["TaskStatus"]).is_none_or(|status| status != "Critical") =>
+                {
+                    return Ok(());
+                }
+                (_, Some("Completed" | "Exception" | "Killed" | "Cancelled")) => {
+                    return Err(Unchanged::Refused(self.complaint(&reply)));
+                }
+                (StatusCode::ACCEPTED, _) | (_, Some(_)) => {}
+                (status, None) if status.is_success() => return Ok(()),
+                (status, None) if !status.is_server_error() || tries >= BUSY => {
+                    return Err(Unchanged::Refused(self.complaint(&reply)));
+                }
+                _ => {}
+            }
+            if !self.pause(before_retry(self.bmc.deadlines.poll, tries)).await {
+                let busy = self.busy("it took the request as a task that does not end");
+                return Err(Unchanged::Unanswered(busy, true));
             }
         }
     }
@@ -392,6 +446,18 @@ pub(super) fn with_body(request: Request, body: Option<&Value>) -> Request {
     }
 }
 
+/// What to send as `If-Match` at the first, second and third try. A weak tag never matches by the letter (RFC 9110 clause
+/// 13.1.1), so some firmwares want it without its mark; `*` matches whatever is there, for those that hand out none or
+/// change theirs with every look.
+fn precondition(tag: Option<&str>, tries: u32) -> String {
+    let tag = tag.map(str::trim).filter(|tag| !tag.is_empty());
+    match (tag, tries) {
+        (Some(tag), 0) => tag.to_owned(),
+        (Some(tag), 1) => tag.strip_prefix("W/").unwrap_or(tag).to_owned(),
+        _ => "*".to_owned(),
+    }
+}
+
 /// Asking again at once would only take as long again, or bring the same nonsense.
 fn is_final(error: &BmcError) -> bool {
     matches!(error, BmcError::Timeout { .. } | BmcError::Protocol { .. })
@@ -403,4 +469,22 @@ fn unsent(error: BmcError) -> NoReply {
 
 fn arrived(error: BmcError) -> NoReply {
     NoReply { error, arrived: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_precondition_grows_weaker_with_each_try() {
+        for (tag, want) in [
+            (Some("\"7\""), ["\"7\"", "\"7\"", "*"]),
+            (Some("W/\"7\""), ["W/\"7\"", "\"7\"", "*"]),
+            (Some(" "), ["*", "*", "*"]),
+            (None, ["*", "*", "*"]),
+        ] {
+            let sent = [0, 1, 2].map(|tries| precondition(tag, tries));
+            assert_eq!(sent, want);
+        }
+    }
 }

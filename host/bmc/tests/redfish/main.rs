@@ -6,5 +6,7 @@ mod conversation;
 mod ilo5;
 mod media;
 mod peer;
+mod ris;
 mod server;
 mod tls;
+mod vendors;

@@ -24,6 +24,8 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 pub(crate) enum Answer {
     /// Status, headers, body.
     Say(u16, Vec<(&'static str, String)>, String),
+    /// The same, once the gate is open.
+    After(tokio::sync::watch::Receiver<bool>, Box<Answer>),
     /// Nothing, ever.
     Hang,
     /// The connection ends without an answer.
@@ -145,6 +147,15 @@ impl Peer {
         seen.filter(|seen| !seen.line.starts_with("GET ") && !seen.line.ends_with("/Sessions"))
             .map(|seen| format!("{} {}", seen.line, seen.body).trim().to_owned())
             .collect()
+    }
+
+    /// Waits until this request has come.
+    pub(crate) async fn until(&self, request: &str) {
+        let start = std::time::Instant::now();
+        while !self.lines().iter().any(|line| line == request) {
+            assert!(start.elapsed() < Duration::from_secs(20), "{request} never came");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub(crate) fn forget(&self) {
@@ -307,7 +318,15 @@ async fn answer(request: Request<Incoming>, state: Arc<Mutex<State>>) -> Result<
             None => status(404),
         }
     };
+    let answer = match answer {
+        Answer::After(mut gate, answer) => {
+            gate.wait_for(|open| *open).await.unwrap();
+            *answer
+        }
+        answer => answer,
+    };
     match answer {
+        Answer::After(..) => unreachable!("a gate behind a gate"),
         Answer::Say(status, headers, body) => {
             let mut response = Response::builder().status(status);
             for (name, value) in headers {
