@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use model::{Fault, Node, PowerAction, ProvisionState, Verb, Wish};
+use model::{BootInterface, Fault, Node, PowerAction, ProvisionState, Verb, Wish};
 
 use crate::machine::{self, is_busy};
 use crate::step::Step;
@@ -198,21 +198,29 @@ fn wait(node: &Node, now: SystemTime, seen: &Seen, rules: &Rules) -> Action {
         return Action::Resume;
     }
     match node.deadline {
-        Some(deadline) if deadline <= now => Action::Fail(format!(
-            "the ramdisk did not call back in time ({}); see on the server's console whether it booted from virtual media \
-             and reaches one of [agent] urls",
-            match (node.step_percent, seen.unread_since) {
-                (Some(percent), _) => format!("{percent} % of its boot ISO was read"),
-                (None, Some(_)) => "nothing of its boot ISO was read".to_owned(),
-                (None, None) => "nothing is known of its boot".to_owned(),
-            }
-        )),
+        Some(deadline) if deadline <= now => Action::Fail(no_call_back(node, seen)),
         _ if is_unread(node, now, seen, rules) => Action::BootAgain,
         _ if seen.progress_due <= now => Action::ReadProgress,
         deadline => Action::Idle {
             until: earlier(deadline, Some(seen.progress_due)),
         },
     }
+}
+
+fn no_call_back(node: &Node, seen: &Seen) -> String {
+    let (files, from) = match node.boot_interface {
+        BootInterface::IloVirtualMedia => ("boot ISO was", "virtual media"),
+        BootInterface::IloIpxe => ("boot files were", "the network by iPXE"),
+    };
+    let boot = match (node.step_percent, seen.unread_since) {
+        (Some(percent), _) => format!("{percent} % of its {files} read"),
+        (None, Some(_)) => format!("nothing of its {files} read"),
+        (None, None) => "nothing is known of its boot".to_owned(),
+    };
+    format!(
+        "the ramdisk did not call back in time ({boot}); see on the server's console whether it booted from {from} and \
+         reaches one of [agent] urls"
+    )
 }
 
 /// Whether the server has had its time to read what it was given to boot, and has not. It is given one more boot, never two.

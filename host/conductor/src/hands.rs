@@ -6,7 +6,10 @@
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use model::{ArtefactKind, BootMode, Device, Media, Node, PowerAction, PowerState, Secret, ServerIdentity, Tenure};
+use model::take_over::{InterruptedStep, PlanStep, Sight, UrlState};
+use model::{
+    ArtefactKind, BootMode, Device, Media, Node, PowerAction, PowerState, ProvisionState, ServerIdentity, Tenure,
+};
 
 /// What a policy, the power wiring or a backend failed with, reduced to what the conductor decides on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -115,6 +118,9 @@ pub trait Publications: Send + Sync {
     async fn reinsert(&self, errand: &Errand, kind: ArtefactKind) -> Result<(), CallError>;
     /// Takes it out of the backend and forgets it; absent is a success.
     async fn withdraw(&self, errand: &Errand, kind: ArtefactKind) -> Result<(), CallError>;
+    /// Takes out of the backends what earlier tenures published and, cut short, never recorded; nobody else would. Tells what
+    /// it took out.
+    async fn withdraw_unrecorded(&self, errand: &Errand) -> Result<Vec<String>, CallError>;
     /// Bytes that the BMC has read of it through a backend that counts, and its size.
     async fn read_progress(&self, node: &Node, kind: ArtefactKind) -> Option<(u64, u64)>;
 }
@@ -138,6 +144,27 @@ pub struct Observation {
     pub interrupted: Option<InterruptedStep>,
 }
 
+impl Observation {
+    /// What of it a plan is judged by; `published`: see [`Observation::published`].
+    pub(crate) fn sight<'a>(&'a self, state: ProvisionState, published: &'a [ArtefactKind]) -> Sight<'a> {
+        let holds = |slot: &Option<Media>| slot.as_ref().map(|media| media.inserted);
+        Sight {
+            state,
+            power: self.power,
+            cdrom: holds(&self.cdrom),
+            floppy: holds(&self.floppy),
+            published,
+            agent_seen: self.agent_seen_ago.is_some(),
+            interrupted: self.interrupted.as_ref(),
+        }
+    }
+
+    /// What is recorded as published.
+    pub(crate) fn published(&self) -> Vec<ArtefactKind> {
+        self.artefacts.iter().map(|artefact| artefact.kind).collect()
+    }
+}
+
 /// An artefact as a successor sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObservedArtefact {
@@ -147,62 +174,10 @@ pub struct ObservedArtefact {
     pub backend: String,
     /// Whether its recorded URL answers with it.
     pub url: UrlState,
-    /// The URL itself, to compare with what a slot holds.
-    pub address: Secret,
     /// The device holds exactly this URL.
     pub in_slot: bool,
     /// When its URL expires.
     pub expires: Option<SystemTime>,
     /// Bytes that were read of it, where known.
     pub bytes_read: Option<u64>,
-}
-
-/// Whether a URL works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UrlState {
-    /// It answers.
-    Serving,
-    /// It does not.
-    Dead,
-    /// Could not be found out.
-    Unknown,
-}
-
-/// A step that a predecessor began and did not end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InterruptedStep {
-    /// Its name.
-    pub name: String,
-    /// What repeating it means.
-    pub repeat: Repeat,
-}
-
-/// What repeating a step means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
-    /// Twice is the same as once.
-    Repeat,
-    /// Ask first what became of it.
-    ObserveThenContinue,
-    /// Never repeat blindly.
-    Fail,
-}
-
-/// One step of a take-over plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PlanStep {
-    /// Serve it again from its recipe under the same name.
-    Regenerate(ArtefactKind),
-    /// Make its URL live longer.
-    Renew(ArtefactKind),
-    /// Insert again now.
-    Reinsert(ArtefactKind),
-    /// Record `media-stale`, insert again at the next power-off or reset.
-    DeferReinsert(ArtefactKind),
-    /// Go on with what was interrupted, as its [`Repeat`] says.
-    ContinueInterruptedStep,
-    /// Wait for the agent to call in.
-    WaitForAgent,
-    /// Give up on the node with this reason.
-    Fail(String),
 }

@@ -1,7 +1,7 @@
 //! What a node's `instance_info` asks to deploy, checked before anything is touched. Pure.
 
 use agent::ImageInfo;
-use model::{Driver, Node, Secret};
+use model::{BootInterface, Driver, Node, Secret};
 use serde_json::Value;
 use url::Url;
 
@@ -49,10 +49,18 @@ pub(crate) fn instance(node: &Node, config_drive: Option<&Secret>) -> Result<Ins
 /// The instance's own boot ISO: ready-made, or from a kernel and a ramdisk.
 fn boot_source(node: &Node) -> Result<(), InstanceError> {
     let set = |key| text(node, key).map(|value| value.is_some());
-    if set("boot_iso")? || set("ilo_boot_iso")? {
+    let iso = set("boot_iso")? || set("ilo_boot_iso")?;
+    let pair = (set("kernel")?, set("ramdisk")?);
+    if node.boot_interface == BootInterface::IloIpxe && iso && pair != (true, true) {
+        return Err(missing(
+            "kernel",
+            "is not set: with the boot interface ilo-ipxe an instance boots from kernel and ramdisk, and boot_iso is for ilo-virtual-media",
+        ));
+    }
+    if iso {
         return Ok(());
     }
-    match (set("kernel")?, set("ramdisk")?) {
+    match pair {
         (true, true) => Ok(()),
         (false, _) => Err(missing(
             "kernel",
@@ -307,6 +315,22 @@ mod tests {
         assert_eq!(iso.image, None);
         let both = json!({"kernel": "http://h/k", "ramdisk": "http://h/r", "image_source": "http://h/a", "image_checksum": sha});
         assert!(instance(&with(Driver::IscsiIlo, both), None).unwrap().image.is_some());
+    }
+
+    #[test]
+    fn over_the_network_an_instance_boots_from_kernel_and_ramdisk_only() {
+        let iso = json!({"boot_iso": "http://h/i.iso"});
+        let both = json!({"boot_iso": "http://h/i.iso", "kernel": "http://h/k", "ramdisk": "http://h/r"});
+        for (interface, info, good) in [
+            (BootInterface::IloVirtualMedia, &iso, true),
+            (BootInterface::IloIpxe, &iso, false),
+            (BootInterface::IloIpxe, &both, true),
+        ] {
+            let mut node = with(Driver::IscsiIlo, info.clone());
+            node.boot_interface = interface;
+            let outcome = validate_instance(&node);
+            assert_eq!(outcome.is_ok(), good, "{interface} {info}: {outcome:?}");
+        }
     }
 
     #[test]

@@ -15,13 +15,12 @@ mod parameters;
 mod run;
 mod schedule;
 mod step;
-mod take_over;
 #[cfg(test)]
 mod testing;
 
 pub use hands::{
-    BootImage, CallError, Errand, ErrorClass, InterruptedStep, Observation, ObservedArtefact, Parameter,
-    ParameterValue, PlanStep, Policies, Power, Publications, Repeat, UrlState,
+    BootImage, CallError, Errand, ErrorClass, Observation, ObservedArtefact, Parameter, ParameterValue, Policies,
+    Power, Publications,
 };
 pub use instance::{InstanceError, validate_instance};
 pub use lease::LeaseClock;

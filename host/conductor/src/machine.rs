@@ -77,18 +77,7 @@ pub(crate) fn target(verb: Verb) -> Option<ProvisionState> {
 
 /// The conductor is at work: of users' requests only those are taken that stop it ([`accepts`]); others may be later.
 pub fn is_busy(state: ProvisionState) -> bool {
-    use ProvisionState as S;
-    matches!(
-        state,
-        S::Verifying
-            | S::Cleaning
-            | S::Deploying
-            | S::Deleting
-            | S::Inspecting
-            | S::Adopting
-            | S::Rescuing
-            | S::Unrescuing
-    )
+    state.is_busy()
 }
 
 /// Why a verb is refused.

@@ -1,9 +1,26 @@
 //! What the ramdisk is told through its parameters.
 
-use model::{Node, Port};
+use model::{ArtefactKind, BootInterface, Node, Port};
 use serde_json::{Value, json};
 
 use crate::{Parameter, ParameterValue};
+
+/// Whether the parameters carry the agent's token. What boots over the network can be fetched by everybody there, so its
+/// ramdisk is told the token by lookup.
+pub(crate) fn carry_token(node: &Node) -> bool {
+    match node.boot_interface {
+        BootInterface::IloVirtualMedia => true,
+        BootInterface::IloIpxe => false,
+    }
+}
+
+/// What a server reads of while it boots.
+pub(crate) fn boot_artefact(node: &Node) -> ArtefactKind {
+    match node.boot_interface {
+        BootInterface::IloVirtualMedia => ArtefactKind::BootIso,
+        BootInterface::IloIpxe => ArtefactKind::Netboot,
+    }
+}
 
 /// The parameters of a deploy or clean ramdisk.
 pub(crate) fn ramdisk(node: &Node, ports: &[Port], agent_urls: &[String]) -> Vec<Parameter> {
@@ -13,14 +30,20 @@ pub(crate) fn ramdisk(node: &Node, ports: &[Port], agent_urls: &[String]) -> Vec
     };
     let mut parameters = vec![
         plain("ipa-api-url", agent_urls.join(",")),
+        plain("farrier-node-uuid", node.id.to_string()),
+    ];
+    if node.boot_interface == BootInterface::IloIpxe {
+        // iPXE itself knows the card that it booted from.
+        return parameters;
+    }
+    parameters.extend([
         Parameter {
             key: "ipa-agent-token".to_owned(),
             value: ParameterValue::Secret("agent-token".to_owned()),
         },
         // Without it the agent does not look for the parameters volume.
         plain("boot_method", "vmedia".to_owned()),
-        plain("farrier-node-uuid", node.id.to_string()),
-    ];
+    ]);
     // Which of several ports the server boots by is not known, and a wrong one is worse than none.
     if let [port] = ports {
         let dashed = port.address.to_string().replace(':', "-");
@@ -83,6 +106,21 @@ mod tests {
         );
         assert_eq!(value("boot_method"), plain("vmedia"));
         assert_eq!(value("BOOTIF"), plain("01-aa-bb-cc-00-11-22"));
+    }
+
+    #[test]
+    fn what_everybody_on_the_network_can_read_names_no_token_and_no_floppy() {
+        let mut node = node();
+        node.boot_interface = BootInterface::IloIpxe;
+        let parameters = ramdisk(
+            &node,
+            &[port("AA:BB:CC:00:11:22")],
+            &["http://10.1.0.1:6387".to_owned()],
+        );
+        let keys: Vec<_> = parameters.iter().map(|parameter| parameter.key.as_str()).collect();
+        assert_eq!(keys, ["ipa-api-url", "farrier-node-uuid"]);
+        assert!(!carry_token(&node));
+        assert_eq!(boot_artefact(&node), ArtefactKind::Netboot);
     }
 
     #[test]

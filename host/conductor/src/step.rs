@@ -3,8 +3,7 @@
 //! A step's name is written before the step begins, so the record names what was under way when a conductor died.
 
 use model::ProvisionState;
-
-use crate::Repeat;
+use model::take_over::Repeat;
 
 macro_rules! steps {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $repeat:ident;)*) => {

@@ -11,6 +11,7 @@ mod node;
 mod secret;
 mod server;
 mod state;
+pub mod take_over;
 
 pub use artefact::{ArtefactKind, ArtefactName};
 pub use conductor::{ConductorName, Tenure};

@@ -139,6 +139,21 @@ impl ProvisionState {
         matches!(self, Self::Active | Self::Adopting | Self::AdoptFailed)
     }
 
+    /// A conductor is at work on the node.
+    pub fn is_busy(self) -> bool {
+        matches!(
+            self,
+            Self::Verifying
+                | Self::Cleaning
+                | Self::Deploying
+                | Self::Deleting
+                | Self::Inspecting
+                | Self::Adopting
+                | Self::Rescuing
+                | Self::Unrescuing
+        )
+    }
+
     /// A ramdisk of ours runs or is about to call back.
     pub fn waits_for_agent(self) -> bool {
         matches!(

@@ -157,10 +157,10 @@ impl Runtime {
     /// What a successor should do about the node. A plan that would touch an active server counts as a failure.
     pub async fn plan_take_over(&self, context: &Arc<CallContext>, observation: &Observation) -> Called<Vec<Step>> {
         let entry = Entry::Plan(observation.clone());
-        let is_active = context.node.provision_state.is_active();
+        let state = context.node.provision_state;
         let now = self.inner.reinsert_active_now;
         let check = |answer| match answer {
-            Answer::Steps(steps) => take_over::check(&steps, observation, is_active, now).map(|()| steps),
+            Answer::Steps(steps) => take_over::check(&steps, observation, state, now).map(|()| steps),
             _ => Err(of_another_type()),
         };
         built_in(self.root(Role::TakeOver, context, |_| entry, check).await)

@@ -14,6 +14,8 @@ use image::{BootFile, Content, Layout, SourceFile, SourceSet};
 use model::{ArtefactKind, ArtefactName, Digest, Node, NodeId, Secret, Sha256, Tenure};
 use storage::{Backend, Reader};
 
+pub use publish::{journalled_name_hash, name_hash};
+
 use crate::DriverError;
 use crate::calls::{IsoSource, Versioned};
 use crate::world::{CallContext, Session, World};

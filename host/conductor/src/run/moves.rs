@@ -10,6 +10,7 @@ use super::worker::{Guard, Stop, Worker};
 use crate::heartbeat::fresh_token;
 use crate::instance::{CONFIG_DRIVE, instance};
 use crate::machine::{self, Move};
+use crate::parameters;
 use crate::step::{After, Step};
 
 /// What a step found out about the server.
@@ -264,10 +265,11 @@ pub(super) fn stand(node: &mut Node, to: ProvisionState, now: SystemTime) {
     node.agent_command = None;
 }
 
-/// The node's work begins with the server off; `token` is that of the ramdisk to boot, if one is.
+/// The node's work begins with the server off; `token` is that of the ramdisk to boot, if one is. What boots over the network can
+/// be read by everybody there: such a ramdisk gets a token when it looks its node up.
 pub(super) fn set_out(node: &mut Node, token: Option<Secret>, deadline: SystemTime) {
     set_out_empty(node);
-    node.agent.token = token;
+    node.agent.token = token.filter(|_| parameters::carry_token(node));
     node.step = Some(Step::PowerOff.as_str().to_owned());
     node.deadline = Some(deadline);
 }

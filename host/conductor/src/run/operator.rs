@@ -5,7 +5,7 @@
 
 use std::time::SystemTime;
 
-use model::{ArtefactKind, Fault, Node, PowerAction, PowerState};
+use model::{Device, Fault, Node, PowerAction, PowerState};
 use nodes::Record;
 
 use super::memory::jittered;
@@ -166,7 +166,7 @@ impl Worker {
     async fn put_media_back(&self, errand: &Errand) -> Result<(), Trouble> {
         let publications = &self.shared.hands.publications;
         for artefact in publications.observe(errand).await? {
-            if artefact.kind != ArtefactKind::Floppy {
+            if artefact.kind.device() == Some(Device::Cdrom) {
                 publications.reinsert(errand, artefact.kind).await?;
                 self.tell("media", &format!("{} inserted again", artefact.kind)).await;
             }

@@ -6,6 +6,7 @@
 
 use std::time::SystemTime;
 
+use model::take_over::{InterruptedStep, PlanStep, Repeat, check_plan};
 use model::{ArtefactKind, ConductorName, Device, Fault, Node};
 use nodes::Record;
 
@@ -13,8 +14,7 @@ use super::moves::add_error;
 use super::worker::{Guard, LOOK, Stop, Trouble, Worker, within};
 use crate::machine::is_busy;
 use crate::step::Step;
-use crate::take_over::{check_plan, spell};
-use crate::{CallError, Errand, InterruptedStep, Observation, PlanStep, Repeat};
+use crate::{CallError, Errand, Observation};
 
 /// How often a take-over is tried before the node goes on without what does not work.
 const TRIES: u32 = 6;
@@ -67,7 +67,7 @@ impl Worker {
                 Ok(Some(until))
             }
             Err(Trouble::Retry { problem, .. } | Trouble::Failed(problem)) => {
-                self.give_up(&record, &succession, &problem).await?;
+                self.give_up(&record, succession, &problem).await?;
                 Ok(None)
             }
             Err(Trouble::Stop(stop)) => {
@@ -86,22 +86,27 @@ impl Worker {
         let errand = self.errand(record, false);
         let node = &record.node;
         let state = node.provision_state;
-        let observation = self.observe(&errand, succession).await?;
+        let mut observation = self.observe(&errand, succession).await?;
+        let served = self.serve_boot_files(&errand, &mut observation).await?;
         let concerned = state.waits_for_agent() || is_busy(state) || !observation.artefacts.is_empty();
         if !concerned {
+            succession.done = served;
+            self.withdraw_unrecorded(&errand, succession).await;
             self.report(succession).await;
             return Ok(None);
         }
+        let published = observation.published();
         let plan = self.shared.hands.policies.plan_take_over(&errand, &observation).await?;
         let now_allowed = self.shared.config.reinsert_active_now;
-        check_plan(state, &observation, &plan, now_allowed).map_err(|refusal| Trouble::Failed(refusal.to_string()))?;
+        check_plan(&observation.sight(state, &published), &plan, now_allowed)
+            .map_err(|refusal| Trouble::Failed(refusal.to_string()))?;
         let mut left = Vec::new();
-        succession.done.clear();
+        succession.done = served;
         for step in plan {
             match step {
                 PlanStep::Regenerate(kind) => {
                     let moved = self.shared.hands.publications.regenerate(&errand, kind).await?;
-                    succession.done.push(spell(&PlanStep::Regenerate(kind)));
+                    succession.done.push(PlanStep::Regenerate(kind).spell());
                     if moved {
                         self.follow_url(record, &observation, kind, &mut left, succession)
                             .await?;
@@ -109,7 +114,7 @@ impl Worker {
                 }
                 PlanStep::Renew(kind) => {
                     self.shared.hands.publications.renew(&errand, kind).await?;
-                    succession.done.push(spell(&PlanStep::Renew(kind)));
+                    succession.done.push(PlanStep::Renew(kind).spell());
                 }
                 PlanStep::DeferReinsert(kind) => self.mark_stale(record, kind, succession).await?,
                 later => left.push(later),
@@ -124,6 +129,20 @@ impl Worker {
         });
         succession.left = Some(left);
         Ok(Some(self.memory.seen.mutate_from))
+    }
+
+    /// What a server boots over the network is the host's own affair: it is served again without a plugin being asked, and
+    /// nothing changes on the BMC. Tells what was done.
+    async fn serve_boot_files(&self, errand: &Errand, observation: &mut Observation) -> Result<Vec<String>, Trouble> {
+        let mut done = Vec::new();
+        for artefact in observation
+            .artefacts
+            .extract_if(.., |artefact| artefact.kind.device().is_none())
+        {
+            self.shared.hands.publications.regenerate(errand, artefact.kind).await?;
+            done.push(PlanStep::Regenerate(artefact.kind).spell());
+        }
+        Ok(done)
     }
 
     /// The bytes are served again, but under another URL than the slot holds.
@@ -152,7 +171,8 @@ impl Worker {
         } else if state.waits_for_agent() || boots {
             let mut alone = vec![reinsert.clone()];
             alone.extend(boots.then_some(PlanStep::ContinueInterruptedStep));
-            if check_plan(state, observation, &alone, false).is_ok() {
+            let published = observation.published();
+            if check_plan(&observation.sight(state, &published), &alone, false).is_ok() {
                 left.push(reinsert);
             }
         }
@@ -168,7 +188,7 @@ impl Worker {
     ) -> Result<(), Trouble> {
         let stale = |node: &mut Node| node.fault = Some(Fault::MediaStale);
         self.change(record, Guard::Fact, stale).await?;
-        let step = spell(&PlanStep::DeferReinsert(kind));
+        let step = PlanStep::DeferReinsert(kind).spell();
         if !succession.done.contains(&step) {
             let message = format!(
                 "the {kind} in the slot is no longer served under its URL; it is inserted again at the next power-off or reset"
@@ -191,6 +211,7 @@ impl Worker {
             return Ok(Some(self.memory.seen.mutate_from));
         }
         let errand = self.errand(record, false);
+        self.withdraw_unrecorded(&errand, succession).await;
         while let Some(step) = left.first().cloned() {
             match &step {
                 PlanStep::Reinsert(kind) => {
@@ -201,7 +222,7 @@ impl Worker {
                 }
                 PlanStep::WaitForAgent => self.grant_time(record).await?,
                 PlanStep::Fail(reason) => {
-                    succession.done.push(spell(&step));
+                    succession.done.push(step.spell());
                     self.report(succession).await;
                     let reason = format!("after the take-over from {}: {reason}", succession.from);
                     self.fail(record, &reason).await?;
@@ -210,12 +231,22 @@ impl Worker {
                 PlanStep::ContinueInterruptedStep => self.grant_time(record).await?,
                 PlanStep::Regenerate(_) | PlanStep::Renew(_) | PlanStep::DeferReinsert(_) => {}
             }
-            succession.done.push(spell(&step));
+            succession.done.push(step.spell());
             left.remove(0);
         }
         self.report(succession).await;
         self.memory.forget_step(SystemTime::now());
         Ok(None)
+    }
+
+    /// What the predecessor published without recording it. What cannot be taken out now is looked for at the next take-over.
+    async fn withdraw_unrecorded(&self, errand: &Errand, succession: &mut Succession) {
+        match self.shared.hands.publications.withdraw_unrecorded(errand).await {
+            Ok(gone) => succession
+                .done
+                .extend(gone.iter().map(|what| format!("withdraw {what}"))),
+            Err(error) => tracing::warn!(node = %self.id, %error, "what was published and not recorded is left behind"),
+        }
     }
 
     /// The time in which nobody listened must not end the wait.
@@ -277,7 +308,9 @@ impl Worker {
     }
 
     /// No plan, or one that cannot be carried out. What runs is left alone; what was half done fails.
-    async fn give_up(&mut self, record: &Record, succession: &Succession, problem: &str) -> Result<(), Stop> {
+    async fn give_up(&mut self, record: &Record, mut succession: Succession, problem: &str) -> Result<(), Stop> {
+        let errand = self.errand(record, false);
+        self.withdraw_unrecorded(&errand, &mut succession).await;
         let reason = format!("the take-over from {} did not work out: {problem}", succession.from);
         self.tell("take-over", &reason).await;
         self.memory.forget_step(SystemTime::now());

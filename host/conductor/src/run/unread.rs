@@ -1,4 +1,4 @@
-//! Proof of fetch: what a booting server has read of its boot ISO, and what to do about one that reads nothing.
+//! Proof of fetch: what a booting server has read of its boot ISO or its boot files, and what to do about one that reads nothing.
 //!
 //! A boot is lost when nobody served its images at that moment, or when the firmware skipped them: such a server would be
 //! waited for in vain. It is never active, so it is powered off, given its media once more and powered on again: once.
@@ -12,32 +12,35 @@ use super::moves::stand;
 use super::worker::{Guard, Stop, Trouble, Worker};
 use crate::Errand;
 use crate::machine::{self, Move};
+use crate::parameters;
 use crate::step::Step;
 
 /// What stands on the record until the ramdisk of the second boot calls back.
-pub(super) const BOOTED_AGAIN: &str = "the server had read nothing of its boot ISO, so its boot was repeated; if this happens again, see \
-    on its console whether it boots from virtual media, and whether its BMC reaches [images] external-url";
+pub(super) const BOOTED_AGAIN: &str = "the server had read nothing of what it was to boot, so its boot was repeated; if this happens again, see \
+    on its console whether it boots from virtual media (or the network, as its boot_interface says), and whether [images] \
+    external-url is reached from there";
 
 impl Worker {
-    /// Notes what was read of the boot ISO before the server is powered on: a BMC may read of an image as soon as it is put
+    /// Notes what was read of what it boots before the server is powered on: a BMC may read of an image as soon as it is put
     /// in. Of a server that runs already everything counts.
     pub(super) async fn note_reads(&mut self, errand: &Errand) -> Result<(), Trouble> {
         let hands = &self.shared.hands;
         let is_off = hands.power.power_state(errand).await? == PowerState::Off;
         let read = hands
             .publications
-            .read_progress(&errand.node, ArtefactKind::BootIso)
+            .read_progress(&errand.node, parameters::boot_artefact(&errand.node))
             .await;
         self.memory.read_before = read.filter(|_| is_off).map_or(0, |(read, _)| read);
         Ok(())
     }
 
-    /// How much of its boot ISO the server has read.
+    /// How much of what it boots the server has read.
     pub(super) async fn read_progress(&mut self, record: &Record) -> Result<(), Stop> {
         self.memory.seen.progress_due = SystemTime::now() + self.shared.config.agent_poll;
         self.memory.seen.unread_since = None;
         let publications = &self.shared.hands.publications;
-        let Some((read, size)) = publications.read_progress(&record.node, ArtefactKind::BootIso).await else {
+        let kind = parameters::boot_artefact(&record.node);
+        let Some((read, size)) = publications.read_progress(&record.node, kind).await else {
             return Ok(());
         };
         let read = read.saturating_sub(self.memory.read_before);
@@ -80,12 +83,20 @@ impl Worker {
             node.step = Some(Step::PowerOff.as_str().to_owned());
             node.deadline = Some(deadline);
             node.boot_repeated = true;
+            if !parameters::carry_token(node) {
+                // A ramdisk that had looked its node up is gone with it, and the next one would not be told.
+                node.agent.token = None;
+            }
             node.last_error = Some(BOOTED_AGAIN.to_owned());
         };
         let written = self.change(record, Guard::Decision, edit).await?;
         if written.node.boot_repeated {
             self.memory.forget_step(now);
-            let alarm = format!("nothing of its boot ISO was read within {patience} s; the server is booted once more");
+            let files = match parameters::boot_artefact(&record.node) {
+                ArtefactKind::Netboot => "boot files",
+                _ => "boot ISO",
+            };
+            let alarm = format!("nothing of its {files} was read within {patience} s; the server is booted once more");
             tracing::warn!(node = %self.id, %from, %to, alarm, "provision state");
             self.tell("media-unread", &alarm).await;
             self.tell("provision-state", &format!("{from} → {to}: {alarm}")).await;

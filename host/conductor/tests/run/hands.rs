@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 use conductor::{
-    BootImage, CallError, Errand, Observation, ObservedArtefact, Parameter, ParameterValue, PlanStep, Policies, Power,
-    Publications, UrlState,
+    BootImage, CallError, Errand, Observation, ObservedArtefact, Parameter, ParameterValue, Policies, Power,
+    Publications,
 };
-use model::{ArtefactKind, BootMode, Device, Driver, Media, Node, PowerAction, PowerState, Secret, ServerIdentity};
+use model::take_over::{PlanStep, UrlState};
+use model::{ArtefactKind, BootMode, Device, Driver, Media, Node, PowerAction, PowerState, ServerIdentity};
 
 use crate::agent_sim;
 use crate::world::{Published, World};
@@ -190,7 +191,6 @@ impl Publications for World {
             } else {
                 UrlState::Serving
             },
-            address: Secret::new("http://artefact"),
             in_slot: published.in_slot,
             expires: None,
             bytes_read: None,
@@ -237,6 +237,16 @@ impl Publications for World {
         self.lock(&errand.node.id).published.remove(kind.as_str());
         call.leave().await;
         Ok(())
+    }
+
+    async fn withdraw_unrecorded(&self, errand: &Errand) -> Result<Vec<String>, CallError> {
+        if self.lock(&errand.node.id).unrecorded.is_empty() {
+            return Ok(Vec::new());
+        }
+        let call = self.enter(errand, "withdraw unrecorded").await?;
+        let left = std::mem::take(&mut self.lock(&errand.node.id).unrecorded);
+        call.leave().await;
+        Ok(left)
     }
 
     async fn read_progress(&self, node: &Node, kind: ArtefactKind) -> Option<(u64, u64)> {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use conductor::{ErrorClass, PlanStep};
+use conductor::ErrorClass;
+use model::take_over::PlanStep;
 use model::{ArtefactKind, Driver, Fault, NodeId, PowerAction, PowerState, ProvisionState as S, Verb};
 use tokio::task::JoinSet;
 
@@ -137,6 +138,34 @@ async fn a_waiting_node_gets_its_floppy_back_with_the_same_token() {
     assert_eq!(notes[done..], expected);
     let floppy = site.world.lock(&id).published["floppy"].clone();
     assert!(floppy.in_slot && !floppy.dead && floppy.by == "b");
+    site.world.assert_no_violations();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_conductor_published_and_never_recorded_is_taken_back_whatever_becomes_of_the_plan() {
+    let site = Site::new();
+    let a = site.start(Site::config("a")).await;
+    let mut ids = Vec::new();
+    for (state, driver) in [(S::Available, Driver::AgentIlo), (S::Active, Driver::IscsiIlo)] {
+        let id = site.node(state, driver).await;
+        ids.push(id);
+    }
+    let waiting = site.node(S::Available, Driver::AgentIlo).await;
+    site.world.lock(&waiting).mute = true;
+    site.ask(&waiting, Verb::Active).await;
+    site.reach(&waiting, S::DeployWait).await;
+    ids.push(waiting);
+    for id in &ids {
+        site.see(id, "an owner", |_| true).await;
+        site.world.lock(id).unrecorded.push("an orphan".to_owned());
+    }
+    site.world.fail("plan", ErrorClass::Fail, 9);
+    site.kill("a", a);
+    let _b = site.start(Site::config("b")).await;
+    for id in &ids {
+        let gone = || async { site.world.lock(id).unrecorded.is_empty().then_some(()) };
+        crate::world::until("the orphan is gone", gone).await;
+    }
     site.world.assert_no_violations();
 }
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use conductor::{CallError, Errand, ErrorClass, PlanStep};
+use conductor::{CallError, Errand, ErrorClass};
+use model::take_over::PlanStep;
 use model::{ArtefactKind, NodeId, PowerState, Secret};
 use nodes::{NodeRef, Store};
 use tokio::sync::Notify;
@@ -15,6 +16,8 @@ use crate::agent_sim::Boot;
 pub(crate) struct Server {
     pub(crate) power: PowerState,
     pub(crate) published: BTreeMap<&'static str, Published>,
+    /// Published, and never recorded.
+    pub(crate) unrecorded: Vec<String>,
     /// The token that stands on the published floppy.
     pub(crate) floppy_token: Option<Secret>,
     /// Does not boot its ramdisk.
@@ -80,6 +83,7 @@ impl World {
         let server = Server {
             power: PowerState::Off,
             published: BTreeMap::new(),
+            unrecorded: Vec::new(),
             floppy_token: None,
             mute: false,
             blind: 0,
@@ -223,7 +227,8 @@ impl World {
             );
         }
         if record.node.provision_state.is_active() && !errand.by_operator && effect != "regenerate" {
-            let harmless = effect.starts_with("reinsert") || effect.starts_with("renew");
+            let harmless =
+                effect.starts_with("reinsert") || effect.starts_with("renew") || effect == "withdraw unrecorded";
             if !harmless {
                 self.violation(&id, &format!("{effect} on an active node"));
             }

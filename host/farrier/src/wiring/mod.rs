@@ -12,5 +12,6 @@ mod readers;
 mod records;
 mod servers;
 mod site;
+mod unrecorded;
 
 pub(crate) use site::Site;

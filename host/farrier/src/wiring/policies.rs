@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use conductor::{
-    BootImage, CallError, Errand, ErrorClass, Observation, Parameter, ParameterValue, PlanStep, Policies, Repeat,
-    UrlState,
+    BootImage, CallError, Errand, ErrorClass, Observation, Parameter, ParameterValue, Policies,
 };
+use model::take_over::PlanStep;
 use model::{BootMode, Secret};
-use runtime::{CallContext, CallFailure, Called, DriverError, LEASE_ENDING, Runtime, Step, Value};
+use runtime::{CallContext, CallFailure, Called, DriverError, LEASE_ENDING, Runtime, Value};
 use settings::Images;
 
 use super::boot_check::{self, Purpose};
@@ -105,12 +105,11 @@ impl Policies for PolicyWiring {
     }
 
     async fn plan_take_over(&self, errand: &Errand, observation: &Observation) -> Result<Vec<PlanStep>, CallError> {
-        let steps = answer(
+        answer(
             self.runtime
                 .plan_take_over(&context(errand), &observed(observation))
                 .await,
-        )?;
-        Ok(steps.into_iter().map(plan_step).collect())
+        )
     }
 }
 
@@ -120,11 +119,7 @@ fn observed(seen: &Observation) -> runtime::Observation {
     let artefact = |artefact: &conductor::ObservedArtefact| runtime::ObservedArtefact {
         kind: artefact.kind,
         backend: artefact.backend.clone(),
-        url: match artefact.url {
-            UrlState::Serving => runtime::UrlState::Serving,
-            UrlState::Dead => runtime::UrlState::Dead,
-            UrlState::Unknown => runtime::UrlState::Unknown,
-        },
+        url: artefact.url,
         in_slot: artefact.in_slot,
         expires_in_s: artefact
             .expires
@@ -141,14 +136,7 @@ fn observed(seen: &Observation) -> runtime::Observation {
             .map(|media| slot(media, seen, model::Device::Floppy)),
         artefacts: seen.artefacts.iter().map(artefact).collect(),
         agent_seen_s_ago: seen.agent_seen_ago.map(seconds),
-        interrupted: seen.interrupted.as_ref().map(|step| runtime::InterruptedStep {
-            name: step.name.clone(),
-            repeat: match step.repeat {
-                Repeat::Repeat => runtime::Repeat::Repeat,
-                Repeat::ObserveThenContinue => runtime::Repeat::ObserveThenContinue,
-                Repeat::Fail => runtime::Repeat::Fail,
-            },
-        }),
+        interrupted: seen.interrupted.clone(),
     }
 }
 
@@ -161,17 +149,5 @@ fn slot(media: &model::Media, seen: &Observation, device: model::Device) -> runt
         write_protected: media.write_protected,
         artefact: seen.artefacts.iter().find(ours).map(|artefact| artefact.kind),
         url: None,
-    }
-}
-
-fn plan_step(step: Step) -> PlanStep {
-    match step {
-        Step::Regenerate(kind) => PlanStep::Regenerate(kind),
-        Step::Renew(kind) => PlanStep::Renew(kind),
-        Step::Reinsert(kind) => PlanStep::Reinsert(kind),
-        Step::DeferReinsert(kind) => PlanStep::DeferReinsert(kind),
-        Step::ContinueInterruptedStep => PlanStep::ContinueInterruptedStep,
-        Step::WaitForAgent => PlanStep::WaitForAgent,
-        Step::Fail(reason) => PlanStep::Fail(reason),
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bmc::InsertMedia;
-use conductor::{CallError, Errand, ObservedArtefact, Publications, UrlState};
+use conductor::{CallError, Errand, ObservedArtefact, Publications};
 use image::Recipe;
+use model::take_over::UrlState;
 use model::{ArtefactKind, ArtefactName, Node};
 use nodes::{ArtefactRecord, NodeRef, Store};
 use runtime::live::Readers as _;
@@ -19,6 +20,7 @@ use super::errors::{fail, of_bmc, of_storage, of_store, with_causes};
 use super::readers::Readers;
 use super::records::journalled;
 use super::servers::Servers;
+use super::unrecorded;
 
 /// How long a URL may take to answer a successor that looks at it.
 const LOOK: Duration = Duration::from_secs(2);
@@ -116,7 +118,6 @@ impl Publications for PublicationWiring {
                 kind: record.kind,
                 backend: record.backend.clone(),
                 url: self.look_at(&record).await,
-                address: record.url.clone(),
                 in_slot,
                 expires: record.expires,
                 bytes_read: self.embedded.reads(&record.name).map(|reads| reads.bytes),
@@ -196,6 +197,10 @@ impl Publications for PublicationWiring {
             .remove_artefact(&errand.node.id, kind, &errand.tenure)
             .await
             .map_err(of_store)
+    }
+
+    async fn withdraw_unrecorded(&self, errand: &Errand) -> Result<Vec<String>, CallError> {
+        unrecorded::withdraw(&*self.store, &self.backends, errand).await
     }
 
     async fn read_progress(&self, node: &Node, kind: ArtefactKind) -> Option<(u64, u64)> {

@@ -107,10 +107,16 @@ impl LiveSession {
             recipe,
             expires: published.expires,
         };
-        self.world.artefacts.record(&artefact, &self.context.tenure).await?;
+        if let Err(error) = self.world.artefacts.record(&artefact, &self.context.tenure).await {
+            // Under a name that nobody has on record it would stay for ever.
+            if before.is_none_or(|before| before.name != artefact.name) {
+                self.withdraw_unused(&artefact, "an artefact that could not be recorded").await;
+            }
+            return Err(error);
+        }
         if let Some(before) = before.filter(|before| before.name != artefact.name || before.backend != artefact.backend)
         {
-            self.withdraw_replaced(&before).await;
+            self.withdraw_unused(&before, "a replaced artefact").await;
         }
         let (handle, info) = self.keep_location(location(&artefact));
         Ok(Reply::Location(handle, info))
@@ -175,15 +181,14 @@ impl LiveSession {
         Ok(Reply::Done)
     }
 
-    /// What was replaced is not on record any more, so this is the last chance to remove it; failing is no reason to fail
-    /// the publication.
-    async fn withdraw_replaced(&self, before: &Artefact) {
-        let removed = match self.world.backend(&before.backend) {
-            Ok(backend) => backend.backend.withdraw(&before.name).await.map_err(storage_error),
+    /// What is not on record (any more) has no other chance to be removed; failing is no reason to fail the publication.
+    async fn withdraw_unused(&self, unused: &Artefact, what: &str) {
+        let removed = match self.world.backend(&unused.backend) {
+            Ok(backend) => backend.backend.withdraw(&unused.name).await.map_err(storage_error),
             Err(error) => Err(error),
         };
         if let Err(error) = removed {
-            tracing::warn!(node = %before.node, backend = %before.backend, kind = %before.kind, "a replaced artefact is left behind: {error}");
+            tracing::warn!(node = %unused.node, backend = %unused.backend, kind = %unused.kind, "{what} is left behind: {error}");
         }
     }
 }
@@ -241,17 +246,30 @@ fn settle(image: &Image, name: ArtefactName) {
     *image.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
 }
 
+/// Before the hash in the journal's detail of a publication.
+const NAME_HASH: &str = ", name hash ";
+
 /// For the journal. The hash of the name lets a clean-up find the bytes of a publication that was cut short, and tells
 /// nobody the name.
 fn describe(image: &Image, name: &ArtefactName) -> String {
-    let hash = model::Sha256(sha2::Sha256::digest(name.expose()).into()).to_string();
     format!(
-        "{} {} ({} bytes), name hash {}",
+        "{} {} ({} bytes){NAME_HASH}{}",
         image.kind,
         image.layout.digest(),
         image.layout.size(),
-        &hash[..16]
+        name_hash(name)
     )
+}
+
+/// What the journal calls a name by: 64 bits of its SHA-256, in hexadecimal digits.
+pub fn name_hash(name: &ArtefactName) -> String {
+    let hash = model::Sha256(sha2::Sha256::digest(name.expose()).into()).to_string();
+    hash[..16].to_owned()
+}
+
+/// The hash of the name that a publication was journalled with.
+pub fn journalled_name_hash(detail: &str) -> Option<&str> {
+    detail.rsplit_once(NAME_HASH).map(|(_, hash)| hash)
 }
 
 /// 32 characters of 36: 165 random bits.
