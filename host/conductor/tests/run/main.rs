@@ -12,6 +12,7 @@ mod deploy;
 mod failures;
 mod hands;
 mod lease;
+mod netboot;
 mod operator;
 mod scale;
 mod site;
