@@ -271,4 +271,7 @@ pub trait Store: Send + Sync {
     async fn change_number(&self) -> Result<u64, StoreError>;
     /// Counts by provision state, for pages and metrics.
     async fn counts(&self) -> Result<BTreeMap<&'static str, u64>, StoreError>;
+
+    /// Ends what is under way and lets go of everything that is open; nothing can be read or written afterwards.
+    async fn close(&self);
 }

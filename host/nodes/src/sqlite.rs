@@ -21,7 +21,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{ArtefactKind, ArtefactName, ConductorName, MacAddress, NodeId, Port, Tenure};
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::boot::{BootInstant, Process};
 use crate::{
@@ -52,8 +52,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A [`Store`] in a SQLite file.
 pub struct SqliteStore {
     shared: Arc<Shared>,
-    queue: mpsc::Sender<Box<dyn writer::Job>>,
+    /// `None` once the store is closed.
+    queue: Mutex<Option<mpsc::Sender<Box<dyn writer::Job>>>>,
     readers: Readers,
+    /// Its sender lives as long as the writing connection.
+    writes: watch::Receiver<()>,
 }
 
 /// What all connections of this process have in common.
@@ -107,10 +110,15 @@ impl SqliteStore {
             instances: Mutex::default(),
         });
         let (queue, jobs) = mpsc::channel(writer::QUEUE);
+        let (open, writes) = watch::channel(());
         let context = shared.clone();
         std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || writer::run(&db, &context, jobs))
+            .spawn(move || {
+                writer::run(&db, &context, jobs);
+                drop(db);
+                drop(open);
+            })
             .map_err(|error| StoreError::Database {
                 place: shared.place.clone(),
                 action: "start its writer",
@@ -118,8 +126,9 @@ impl SqliteStore {
             })?;
         Ok(Self {
             shared,
-            queue,
+            queue: Mutex::new(Some(queue)),
             readers: Readers::new(path),
+            writes,
         })
     }
 
@@ -133,6 +142,8 @@ impl SqliteStore {
             action,
             reason: reason.to_owned(),
         };
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queue = queue.ok_or_else(|| failed("the store is closed"))?;
         let (reply, answer) = oneshot::channel();
         let job = writer::Work {
             action,
@@ -141,7 +152,9 @@ impl SqliteStore {
             reply,
         };
         let done = async {
-            let sent = self.queue.send(Box::new(job)).await;
+            let sent = queue.send(Box::new(job)).await;
+            // The writer ends when nobody can bring more.
+            drop(queue);
             sent.map_err(|_| failed("its writer has stopped; restart Farrier"))?;
             let gone = |_| failed("its writer stopped meanwhile; restart Farrier");
             answer.await.unwrap_or_else(|error| Err(gone(error)))
@@ -374,6 +387,19 @@ impl Store for SqliteStore {
 
     async fn counts(&self) -> Result<BTreeMap<&'static str, u64>, StoreError> {
         self.read("count nodes", nodes::counts).await
+    }
+
+    /// The last connection to a file writes the journal back into it and removes that, so the readers go first.
+    async fn close(&self) {
+        let close = async {
+            self.readers.close().await;
+            drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+            // Ends with an error once the writing connection is closed.
+            let _ = self.writes.clone().changed().await;
+        };
+        if tokio::time::timeout(PATIENCE, close).await.is_err() {
+            tracing::warn!(store = %self.shared.place, "could not be closed within 30 s; look for a hanging disk");
+        }
     }
 }
 

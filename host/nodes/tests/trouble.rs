@@ -149,6 +149,61 @@ fn processes_that_start_at_once_make_one_store() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_store_leaves_one_file_behind_and_says_that_it_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(open(folder.path()).unwrap());
+    for _ in 0..4 {
+        store.create_node(&node(""), &[]).await.unwrap();
+        store.nodes(&Filter::default()).await.unwrap();
+    }
+    let beside = || -> Vec<String> {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| name.ends_with("-wal") || name.ends_with("-shm"))
+            .collect()
+    };
+    assert_eq!(beside().len(), 2);
+    // What is under way ends first.
+    let others: Vec<_> = (0..20)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.create_node(&node(""), &[]).await })
+        })
+        .collect();
+    store.close().await;
+    assert_eq!(beside(), [""; 0]);
+    let mut written = 4;
+    for other in others {
+        match other.await.unwrap() {
+            Ok(_) => written += 1,
+            Err(error) => assert!(error.to_string().contains("the store is closed"), "{error}"),
+        }
+    }
+    store.close().await;
+    for error in [
+        store.nodes(&Filter::default()).await.unwrap_err(),
+        store.create_node(&node(""), &[]).await.unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("the store is closed"), "{error}");
+    }
+    let again = open(folder.path()).unwrap();
+    assert_eq!(again.nodes(&Filter::default()).await.unwrap().len(), written);
+}
+
+#[tokio::test]
+async fn whoever_hears_of_a_write_finds_the_file_free_even_if_the_process_stops_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).unwrap();
+    let other = rusqlite::Connection::open(folder.path().join("farrier.db")).unwrap();
+    other.busy_timeout(std::time::Duration::ZERO).unwrap();
+    for _ in 0..200 {
+        store.create_node(&node(""), &[]).await.unwrap();
+        other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").unwrap();
+    }
+}
+
 #[tokio::test]
 async fn files_that_are_no_store_are_refused_and_left_alone() {
     let site = Site::new();

@@ -9,24 +9,37 @@ use bmc::redfish::RedfishBmc;
 use bmc::{Bmc, BmcError, InsertMedia, RawReply};
 use model::{BootDevice, BootMode, Device, Media, NodeId, PowerAction, PowerState, ServerIdentity};
 use nodes::{Store, StoreError};
+use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
-/// Under which name the session's path is kept among the node's values. No plugin id holds a space.
+/// Under which name the session is kept among the node's values. No plugin id holds a space.
 const KEEPER: &str = "farrier bmc";
 const KEY: &str = "session";
 
 pub(super) struct OwnedBmc {
     node: NodeId,
+    /// Of the BMC: a session's path means nothing, or somebody else's session, anywhere else.
+    address: String,
     inner: RedfishBmc,
     store: Arc<dyn Store>,
     predecessor_ended: OnceCell<()>,
     recorded: Mutex<Option<String>>,
 }
 
+/// What is on record of a session.
+#[derive(Serialize, Deserialize)]
+struct Session {
+    /// The BMC that it is open at.
+    address: String,
+    /// Its path there.
+    uri: String,
+}
+
 impl OwnedBmc {
-    pub(super) fn new(node: NodeId, inner: RedfishBmc, store: Arc<dyn Store>) -> Self {
+    pub(super) fn new(node: NodeId, address: String, inner: RedfishBmc, store: Arc<dyn Store>) -> Self {
         Self {
             node,
+            address,
             inner,
             store,
             predecessor_ended: OnceCell::new(),
@@ -55,10 +68,12 @@ impl OwnedBmc {
                 return;
             }
         };
-        let Some(uri) = recorded.map(|value| value.value).filter(|uri| !uri.is_empty()) else {
+        let recorded = recorded.and_then(|value| serde_json::from_str::<Session>(&value.value).ok());
+        let Some(session) = recorded.filter(|session| session.address == self.address) else {
+            // None, or one at the BMC that the node had before: that ends by its own time limit.
             return;
         };
-        if let Err(error) = self.inner.delete_session(&uri).await {
+        if let Err(error) = self.inner.delete_session(&session.uri).await {
             tracing::warn!(node = %self.node, %error, "the predecessor's BMC session may still be open");
         }
     }
@@ -68,20 +83,26 @@ impl OwnedBmc {
         if *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) == uri {
             return;
         }
-        match self.put(uri.as_deref().unwrap_or("")).await {
+        match self.put(uri.as_deref()).await {
             Ok(()) => *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) = uri,
             Err(error) => tracing::warn!(node = %self.node, %error, "could not record the BMC session"),
         }
     }
 
-    async fn put(&self, uri: &str) -> Result<(), StoreError> {
+    async fn put(&self, uri: Option<&str>) -> Result<(), StoreError> {
+        let session = uri.map(|uri| Session {
+            address: self.address.clone(),
+            uri: uri.to_owned(),
+        });
+        // `null` where there is none.
+        let text = serde_json::to_string(&session).unwrap_or_default();
         let seen = self
             .store
             .plugin_value(&self.node, KEEPER, KEY)
             .await?
             .map(|value| value.version);
         self.store
-            .put_plugin_value(&self.node, KEEPER, KEY, uri, seen)
+            .put_plugin_value(&self.node, KEEPER, KEY, &text, seen)
             .await
             .map(drop)
     }

@@ -64,7 +64,12 @@ impl Servers {
             return Ok(Arc::clone(&kept.bmc) as Arc<dyn Bmc>);
         }
         let client = RedfishBmc::new(access.config(Arc::clone(&self.fence)))?;
-        let bmc = Arc::new(OwnedBmc::new(node.id, client, Arc::clone(&self.store)));
+        let bmc = Arc::new(OwnedBmc::new(
+            node.id,
+            access.address.clone(),
+            client,
+            Arc::clone(&self.store),
+        ));
         // A BMC has few sessions. Who used this one before is gone: an earlier client of this node, or the client of a node
         // that was deleted and is enrolled again.
         let before = clients.extract_if(|id, kept| *id == node.id || kept.access.address == access.address);
@@ -205,7 +210,8 @@ mod tests {
         async fn new() -> Self {
             let _ = rustls::crypto::ring::default_provider().install_default();
             let folder = tempfile::tempdir().unwrap();
-            let config = sim::SimConfig::new(folder.path().join("sim"), USER, PASSWORD);
+            let mut config = sim::SimConfig::new(folder.path().join("sim"), USER, PASSWORD);
+            config.servers = 2;
             let sealer = Sealer::from_file(&folder.path().join("key")).unwrap();
             Self {
                 sim: sim::start(config).await.unwrap(),
@@ -270,6 +276,23 @@ mod tests {
         lab.sessions_become(1).await;
         beta.close().await;
         lab.sessions_become(0).await;
+    }
+
+    #[tokio::test]
+    async fn a_session_on_record_is_ended_where_it_was_opened_and_nowhere_else() {
+        let lab = Lab::new().await;
+        let mut node = lab.node().await;
+        lab.look(&lab.conductor(), &node, 1).await;
+        let moved = lab.sim.server(1).unwrap().url;
+        node.driver_info.insert("ilo_address".to_owned(), moved.into());
+        lab.look(&lab.conductor(), &node, 2).await;
+        let asked = lab.sim.trace(1).unwrap();
+        let deleted = asked.iter().filter(|exchange| exchange.method == "DELETE");
+        assert_eq!(deleted.count(), 0, "{asked:?}");
+        // Whoever comes next ends what is open there now.
+        lab.look(&lab.conductor(), &node, 3).await;
+        let asked = lab.sim.trace(1).unwrap();
+        assert!(asked.iter().any(|exchange| exchange.method == "DELETE"), "{asked:?}");
     }
 
     #[tokio::test]

@@ -1,8 +1,7 @@
 //! A running conductor with its listeners, put together from settings.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,13 +10,11 @@ use agent::CallbackPolicy;
 use anyhow::{Context, Result, bail};
 use api::{AgentPolicy, ApiState, Auth, Users, listen};
 use conductor::{Conductor, ConductorConfig, Hands, LeaseClock, Timeouts};
-use image::Recipe;
-use model::Sha256;
-use nodes::{Filter, Sealer, SqliteStore, Store};
+use nodes::{Sealer, SqliteStore, Store};
 use runtime::live::{Live, LiveWorld, SiteBackend};
 use runtime::{Engine, Runtime};
-use settings::{BackendKind, Reference, Reinsert, Settings};
-use sources::{Sources, SourcesConfig};
+use settings::{BackendKind, Reinsert, Settings};
+use sources::Sources;
 use storage::{Embedded, EmbeddedConfig, WebRoot};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -32,6 +29,7 @@ use super::publications::{PublicationWiring, RecallWiring};
 use super::readers::Readers;
 use super::records::Records;
 use super::servers::Servers;
+use super::source_cache;
 
 /// How long steps under way may take to end when the conductor is told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -46,6 +44,7 @@ const READY_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct Site {
     conductor: conductor::Running,
     servers: Arc<Servers>,
+    store: Arc<dyn Store>,
     stop: CancellationToken,
     tasks: JoinSet<()>,
     /// Where the API listens.
@@ -71,7 +70,7 @@ impl Site {
         let images_url = settings.images.external_url_at(images_listener.local_addr()?);
         let agent_urls = settings.agent.urls_at(agent_listener.local_addr()?);
 
-        let sources = open_sources(&settings, &store)?;
+        let sources = Arc::new(source_cache::open(&settings, Some(Arc::clone(&store)))?);
         let embedded_ids = settings
             .backends
             .iter()
@@ -138,6 +137,7 @@ impl Site {
 
         let ready = Arc::new(AtomicBool::new(true));
         let waker = conductor.waker();
+        let site_store = Arc::clone(&store);
         let state = ApiState {
             store,
             wake: Arc::new(move |node| waker.wake(node)),
@@ -188,6 +188,7 @@ impl Site {
         Ok(Self {
             conductor,
             servers,
+            store: site_store,
             stop,
             tasks,
             api,
@@ -200,14 +201,29 @@ impl Site {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
         self.servers.close().await;
+        self.store.close().await;
     }
 }
 
-fn open_store(settings: &Settings) -> Result<Arc<dyn Store>> {
-    let path = match &settings.store {
-        settings::Store::Sqlite { path } => path,
+fn store_path(settings: &Settings) -> Result<&Path> {
+    match &settings.store {
+        settings::Store::Sqlite { path } => Ok(path),
         settings::Store::Etcd { .. } => bail!("[store] kind = \"etcd\" is not in this release: use \"sqlite\""),
-    };
+    }
+}
+
+/// The store as it is, beside whoever uses it; `None` if there is none yet.
+pub(crate) fn existing_store(settings: &Settings) -> Result<Option<Arc<dyn Store>>> {
+    let path = store_path(settings)?;
+    if !path.exists() {
+        return Ok(None);
+    }
+    let sealer = Sealer::for_store(&settings.secret_key_file, path)?;
+    Ok(Some(Arc::new(SqliteStore::open(path, sealer)?)))
+}
+
+fn open_store(settings: &Settings) -> Result<Arc<dyn Store>> {
+    let path = store_path(settings)?;
     make_folder(&settings.data_dir, "data-dir")?;
     if let Some(folder) = settings.secret_key_file.parent() {
         make_folder(folder, "secret-key-file")?;
@@ -225,60 +241,6 @@ async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener> {
     TcpListener::bind(address)
         .await
         .with_context(|| format!("could not listen on {address}: is another conductor running, or is {setting} wrong?"))
-}
-
-fn open_sources(settings: &Settings, store: &Arc<dyn Store>) -> Result<Arc<Sources>> {
-    let images = &settings.images;
-    let mut allowed = settings.file_url_allowed_paths.clone();
-    // What the site file itself names may be read wherever it is.
-    allowed.extend(
-        images
-            .references()
-            .into_iter()
-            .filter_map(|(_, reference)| match reference {
-                Reference::File(path) => Some(path.clone()),
-                Reference::Url(_) | Reference::Glance(_) => None,
-            }),
-    );
-    allowed.push(images.isolinux.clone());
-    allowed.extend(images.ldlinux_candidates());
-    let handle = tokio::runtime::Handle::current();
-    let store = Arc::clone(store);
-    let sources = Sources::new(SourcesConfig {
-        max_bytes: images.cache.max_bytes,
-        max_age: Some(images.cache.max_age),
-        allowed_file_paths: allowed
-            .into_iter()
-            .filter(|path| path.exists())
-            .collect::<Vec<PathBuf>>(),
-        allow_local_addresses: settings.security.allow_local_addresses,
-        pins: Arc::new(move || handle.block_on(live_sources(&*store))),
-        ..SourcesConfig::new(&images.cache.folder)
-    })?;
-    Ok(Arc::new(sources))
-}
-
-/// What recorded recipes name; `None` if it cannot be told now.
-async fn live_sources(store: &dyn Store) -> Option<HashSet<Sha256>> {
-    const PAGE: u32 = 500;
-    let mut live = HashSet::new();
-    let mut filter = Filter {
-        limit: Some(PAGE),
-        ..Filter::default()
-    };
-    loop {
-        let page = store.nodes(&filter).await.ok()?;
-        let Some(last) = page.last() else {
-            return Some(live);
-        };
-        filter.after = Some(last.node.id);
-        for record in &page {
-            for artefact in store.artefacts(&record.node.id).await.ok()? {
-                let recipe = Recipe::from_json(artefact.recipe.expose().as_bytes()).ok()?;
-                live.extend(recipe.sources().map(|(sha256, _)| sha256));
-            }
-        }
-    }
 }
 
 fn open_backends(settings: &Settings, embedded: &Embedded) -> Result<Vec<SiteBackend>> {

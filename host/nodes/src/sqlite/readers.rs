@@ -29,6 +29,16 @@ impl Readers {
         }
     }
 
+    /// Waits for those that read, and closes their connections.
+    pub(super) async fn close(&self) {
+        let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
+        // Fails only if it was closed before.
+        let permits = self.permits.acquire_many(all).await;
+        self.permits.close();
+        drop(permits);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     pub(super) async fn read<T: Send + 'static>(
         &self,
         shared: Arc<Shared>,

@@ -3,6 +3,9 @@
 //! What queues up while a transaction is synced to the disk goes into the next one together, each piece of work in a savepoint
 //! of its own. Nobody hears of a success before the transaction is on the disk. If a piece breaks the transaction, the others
 //! are done again one by one, so that nobody fails by a neighbour's fault.
+//!
+//! A transaction runs on this thread from its beginning to its end and waits for nothing but the disk: a process that is
+//! stopped (SIGSTOP, a debugger) keeps others from writing only if that hits one of those milliseconds.
 
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
