@@ -40,7 +40,10 @@ pub(super) fn of_store(error: StoreError) -> CallError {
 /// What the conductor does about a backend's error.
 pub(super) fn of_storage(error: StorageError) -> CallError {
     let class = match &error {
-        StorageError::Full { .. } | StorageError::Unusable { .. } | StorageError::Io { .. } => ErrorClass::Retry(None),
+        StorageError::Full { .. }
+        | StorageError::Unusable { .. }
+        | StorageError::Timeout { .. }
+        | StorageError::Io { .. } => ErrorClass::Retry(None),
         _ => ErrorClass::Fail,
     };
     CallError {

@@ -297,6 +297,7 @@ fn storage_error(error: StorageError) -> DriverError {
         StorageError::Full { .. } => DriverError::other("storage-full", message),
         StorageError::Forbidden { .. } => DriverError::other("storage-forbidden", message),
         StorageError::Unusable { .. } => DriverError::Unreachable(message),
+        StorageError::Timeout { .. } => DriverError::Timeout(message),
         StorageError::Source(source) => DriverError::other("source-unreadable", format!("{message}: {source}")),
         StorageError::Io { source, .. } => DriverError::other("storage-io", format!("{message}: {source}")),
         StorageError::Conflict { .. } => DriverError::Conflict(message),
