@@ -9,6 +9,7 @@ mod fat;
 mod fat_sizes;
 mod fat_trees;
 mod iso;
+mod iso_hybrid;
 
 use std::fs;
 use std::path::PathBuf;
