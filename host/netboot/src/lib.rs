@@ -24,7 +24,7 @@
 //! let node: NodeId = "1be26c0b-03f2-4d2e-ae87-c02d7f33c123".parse()?;
 //! let line = KernelLine::new(&[("ipa-api-url".into(), "http://10.1.0.1:6387".into())], "console=ttyS0 nofb")?;
 //! let file = |byte| SourceFile { sha256: Sha256([byte; 32]), len: 1 << 20 };
-//! let boot = Boot::Ramdisk(Pair { kernel: file(1), ramdisk: file(2), line });
+//! let boot = Boot::Ramdisk(Pair { kernel: file(1), ramdisk: file(2), line, timeout: None });
 //! let pack = Pack::new(node, &["52:54:00:12:34:56".parse()?], &boot)?;
 //! assert!(pack.range(&NetbootPath::Card("52:54:00:12:34:56".parse()?)).is_some());
 //! # Ok::<(), Box<dyn std::error::Error>>(())

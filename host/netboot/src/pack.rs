@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use image::{Extent, Kind, Layout, LayoutError, SourceFile};
@@ -69,6 +70,8 @@ pub struct Pair {
     pub ramdisk: SourceFile,
     /// What the kernel is told.
     pub line: KernelLine,
+    /// How long iPXE tries one of the two; `None` = as long as it thinks fit. Counted in milliseconds.
+    pub timeout: Option<Duration>,
 }
 
 /// The files, and where each is in the layout.
@@ -127,7 +130,7 @@ impl Pack {
                 };
                 writer.put(&[NetbootPath::Node(node, file)], bytes);
             }
-            Ok(script::kernel(&node, kernel, ramdisk, &pair.line))
+            Ok(script::kernel(&node, kernel, ramdisk, pair))
         };
         let script = match boot {
             Boot::Ramdisk(files) => pair(files, NodeFile::DeployKernel, NodeFile::DeployRamdisk)?,
@@ -249,6 +252,7 @@ mod tests {
             kernel: source(1, 1000),
             ramdisk: source(2, 5000),
             line: KernelLine::new(&[], arguments).unwrap(),
+            timeout: None,
         }
     }
 
@@ -348,7 +352,8 @@ mod tests {
             lens in (1..1u64 << 40, 1..1u64 << 40),
         ) {
             let Ok(line) = KernelLine::new(&[], &arguments) else { return Ok(()) };
-            let boot = Boot::Ramdisk(Pair { kernel: source(1, lens.0), ramdisk: source(2, lens.1), line });
+            let pair = Pair { kernel: source(1, lens.0), ramdisk: source(2, lens.1), line, timeout: None };
+            let boot = Boot::Ramdisk(pair);
             let macs: Vec<_> = macs.into_iter().map(MacAddress::from).collect();
             let pack = Pack::new(node(), &macs, &boot).unwrap();
             let backwards: Vec<_> = macs.iter().rev().copied().collect();

@@ -6,7 +6,7 @@
 use model::{MacAddress, NodeId};
 use url::Url;
 
-use crate::line::KernelLine;
+use crate::pack::Pair;
 use crate::path::{NetbootPath, NodeFile};
 
 /// Cards that the entry script looks at beside the one that was booted from.
@@ -51,22 +51,25 @@ pub(crate) fn entry(base_url: &str) -> Result<String, BaseUrlError> {
 }
 
 /// The node's script that boots a kernel and a ramdisk of its own folder, with this line.
-pub(crate) fn kernel(node: &NodeId, kernel: NodeFile, ramdisk: NodeFile, line: &KernelLine) -> String {
+pub(crate) fn kernel(node: &NodeId, kernel: NodeFile, ramdisk: NodeFile, pair: &Pair) -> String {
     let name = ramdisk.as_str();
     // Relative to the script, which lies in one folder or the other: both are one below the root.
     let place = |file| format!("../{}", NetbootPath::Node(*node, file));
     let (kernel, ramdisk) = (place(kernel), place(ramdisk));
-    let line = match line.as_str() {
+    let line = match pair.line.as_str() {
         "" => String::new(),
         line => format!(" {line}"),
     };
+    let timeout = pair
+        .timeout
+        .map_or_else(String::new, |timeout| format!(" --timeout {}", timeout.as_millis()));
     format!(
         "#!ipxe\n\
          # Written by Farrier for node {node}.\n\
          :again\n\
          imgfree\n\
-         kernel {kernel} initrd={name} BOOTIF=01-${{mac:hexhyp}}{line} || goto failed\n\
-         initrd --name {name} {ramdisk} || goto failed\n\
+         kernel{timeout} {kernel} initrd={name} BOOTIF=01-${{mac:hexhyp}}{line} || goto failed\n\
+         initrd{timeout} --name {name} {ramdisk} || goto failed\n\
          boot || goto failed\n\
          :failed\n\
          echo The files of node {node} could not be booted. Trying again in {PAUSE} s\n\
@@ -111,9 +114,14 @@ fn base(text: &str) -> Result<String, BaseUrlError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use expect_test::expect;
+    use image::SourceFile;
+    use model::Sha256;
 
     use super::*;
+    use crate::line::KernelLine;
 
     fn node() -> NodeId {
         "1be26c0b-03f2-4d2e-ae87-c02d7f33c123".parse().unwrap()
@@ -173,7 +181,16 @@ mod tests {
 
     #[test]
     fn a_kernel_script_names_its_files_beside_itself() {
-        let line = KernelLine::new(&[("ipa-api-url".into(), "http://10.1.0.1:6387".into())], "nofb").unwrap();
+        let file = SourceFile {
+            sha256: Sha256([1; 32]),
+            len: 1,
+        };
+        let mut pair = Pair {
+            kernel: file,
+            ramdisk: file,
+            line: KernelLine::new(&[("ipa-api-url".into(), "http://10.1.0.1:6387".into())], "nofb").unwrap(),
+            timeout: None,
+        };
         expect![[r#"
             #!ipxe
             # Written by Farrier for node 1be26c0b-03f2-4d2e-ae87-c02d7f33c123.
@@ -187,13 +204,16 @@ mod tests {
             sleep 5
             goto again
         "#]]
-        .assert_eq(&kernel(&node(), NodeFile::DeployKernel, NodeFile::DeployRamdisk, &line));
-        let bare = KernelLine::new(&[], "").unwrap();
-        let script = kernel(&node(), NodeFile::Kernel, NodeFile::Ramdisk, &bare);
-        assert!(
-            script.contains("/kernel initrd=ramdisk BOOTIF=01-${mac:hexhyp} || goto failed\n"),
-            "{script}"
-        );
+        .assert_eq(&kernel(&node(), NodeFile::DeployKernel, NodeFile::DeployRamdisk, &pair));
+        pair.line = KernelLine::new(&[], "").unwrap();
+        pair.timeout = Some(Duration::from_secs(7));
+        let script = kernel(&node(), NodeFile::Kernel, NodeFile::Ramdisk, &pair);
+        for line in [
+            "kernel --timeout 7000 ../1be26c0b-03f2-4d2e-ae87-c02d7f33c123/kernel initrd=ramdisk BOOTIF=01-${mac:hexhyp} || goto failed\n",
+            "initrd --timeout 7000 --name ramdisk ../1be26c0b-03f2-4d2e-ae87-c02d7f33c123/ramdisk || goto failed\n",
+        ] {
+            assert!(script.contains(line), "{script}");
+        }
     }
 
     #[test]
