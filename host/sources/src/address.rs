@@ -4,7 +4,6 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
@@ -23,21 +22,17 @@ impl fmt::Display for LocalAddress {
 
 impl std::error::Error for LocalAddress {}
 
-/// Resolves names, and refuses those that have a local address that is not allowed. The addresses that it returns are the
-/// ones connected to, so that a name cannot change its mind in between.
-pub(crate) struct Outside {
-    /// Local addresses that may be connected to.
-    pub(crate) allowed: Arc<[IpAddr]>,
-}
+/// Resolves names, and refuses those that have a local address. The addresses that it returns are the ones connected to,
+/// so that a name cannot change its mind in between.
+pub(crate) struct Outside;
 
 impl Resolve for Outside {
     fn resolve(&self, name: Name) -> Resolving {
-        let allowed = Arc::clone(&self.allowed);
         Box::pin(async move {
             let host = name.as_str().to_owned();
             let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
             for address in found.iter().map(SocketAddr::ip) {
-                check(&host, address, &allowed)?;
+                check(&host, address)?;
             }
             if found.is_empty() {
                 return Err(io::Error::other(format!("{host} has no address")).into());
@@ -48,9 +43,9 @@ impl Resolve for Outside {
     }
 }
 
-/// Whether an address may be connected to; `allowed` are local ones that may.
-pub(crate) fn check(host: &str, address: IpAddr, allowed: &[IpAddr]) -> Result<(), LocalAddress> {
-    if !allowed.contains(&address.to_canonical()) && (is_local(address) || is_own(address)) {
+/// Whether an address may be connected to.
+pub(crate) fn check(host: &str, address: IpAddr) -> Result<(), LocalAddress> {
+    if is_local(address) || is_own(address) {
         let host = host.chars().take(255).collect();
         return Err(LocalAddress { host, address });
     }
@@ -139,7 +134,7 @@ mod tests {
             "100.100.100.200",
             "::ffff:168.63.129.16",
         ] {
-            assert!(check("h", text.parse().unwrap(), &[]).is_err(), "{text}");
+            assert!(check("h", text.parse().unwrap()).is_err(), "{text}");
         }
         for text in [
             "10.1.2.3",
@@ -149,20 +144,6 @@ mod tests {
             "64:ff9b::c000:201",
         ] {
             assert!(!is_local(text.parse().unwrap()), "{text}");
-        }
-    }
-
-    #[test]
-    fn an_allowed_address_opens_no_other() {
-        let allowed = ["127.0.0.2".parse().unwrap()];
-        for (text, open) in [
-            ("127.0.0.2", true),
-            ("::ffff:127.0.0.2", true),
-            ("127.0.0.1", false),
-            ("::1", false),
-            ("169.254.169.254", false),
-        ] {
-            assert_eq!(check("h", text.parse().unwrap(), &allowed).is_ok(), open, "{text}");
         }
     }
 

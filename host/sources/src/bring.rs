@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use crate::cache::{Hold, Proof, Record, cache_error};
 use crate::file::{self, CopyError};
 use crate::http::{Asked, Brought, Content, FetchError, Terms, Validators};
-use crate::openstack::glance;
+use crate::openstack::{Client, glance};
 use crate::reference::{Place, Reference};
 use crate::{Checksum, Fetched, Inner, SourceError};
 
@@ -57,19 +57,21 @@ impl Inner {
                 let container = container.as_ref().unwrap_or(&self.config.swift_container);
                 let parts = std::iter::once(container.as_str()).chain(object.split('/'));
                 Ok(Asked::OpenStack {
+                    client: at_site(&self.config.swift, &shown)?.clone(),
                     service: "object-store",
                     path: parts.map(str::to_owned).collect(),
                     shown,
                 })
             }
             Place::Glance(id) => {
-                let client = self.openstack(&shown)?;
-                let path = glance::path(client, *id, Some("file")).await;
+                let client = at_site(&self.config.glance, &shown)?.clone();
+                let path = glance::path(&client, *id, Some("file")).await;
                 let path = path.map_err(|source| SourceError::OpenStack {
                     reference: shown.clone(),
-                    source,
+                    source: Arc::new(source),
                 })?;
                 Ok(Asked::OpenStack {
+                    client,
                     service: glance::IMAGE,
                     path,
                     shown,
@@ -395,6 +397,13 @@ impl Inner {
             Err(error) => tracing::warn!(%error, "the source cache could not be pruned"),
         }
     }
+}
+
+/// A service that the site may not have.
+pub(super) fn at_site<'a>(client: &'a Option<Client>, shown: &str) -> Result<&'a Client, SourceError> {
+    client.as_ref().ok_or_else(|| SourceError::NoOpenStack {
+        reference: shown.to_owned(),
+    })
 }
 
 pub(super) async fn blocking<T: Send + 'static>(

@@ -151,7 +151,7 @@ pub enum SourceError {
     },
     /// A reference to Glance or Swift on a site without OpenStack.
     #[error(
-        "{reference} was not fetched: this site has no OpenStack access; set up a swift backend, or give a URL or a path"
+        "{reference} was not fetched: this site has no access to that service of OpenStack; set it up ([glance], or a swift backend), or give a URL or a path"
     )]
     NoOpenStack {
         /// What was to be fetched.
@@ -164,7 +164,7 @@ pub enum SourceError {
         reference: String,
         /// Why.
         #[source]
-        source: OpenStackError,
+        source: Arc<OpenStackError>,
     },
     /// The file was written to while it was read.
     #[error("{reference} changed while it was read: use it once it is whole (write elsewhere, then rename)")]

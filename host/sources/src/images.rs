@@ -9,11 +9,11 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::bring::{blocking, fetched};
+use crate::bring::{at_site, blocking, fetched};
 use crate::cache::{Proof, Record, cache_error};
 use crate::disk::{self, Compression, Disk, DiskFormat, UnpackError};
 use crate::http::Asked;
-use crate::openstack::{Client, GlanceImage, glance};
+use crate::openstack::{GlanceImage, glance};
 use crate::reference::{Place, Reference};
 use crate::{Checksum, ChecksumError, Fetched, GivenChecksum, Inner, SourceError, Sources, file};
 
@@ -135,17 +135,11 @@ impl Sources {
 }
 
 impl Inner {
-    pub(super) fn openstack(&self, shown: &str) -> Result<&Client, SourceError> {
-        self.config.openstack.as_ref().ok_or_else(|| SourceError::NoOpenStack {
-            reference: shown.to_owned(),
-        })
-    }
-
     pub(super) async fn describe(&self, shown: &str, id: Uuid) -> Result<GlanceImage, SourceError> {
-        let found = glance::describe(self.openstack(shown)?, id).await;
+        let found = glance::describe(at_site(&self.config.glance, shown)?, id).await;
         let found = found.map_err(|source| SourceError::OpenStack {
             reference: shown.to_owned(),
-            source,
+            source: Arc::new(source),
         })?;
         found.ok_or_else(|| SourceError::NotFound {
             reference: shown.to_owned(),

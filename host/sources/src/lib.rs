@@ -21,7 +21,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -75,16 +75,19 @@ pub struct SourcesConfig {
     pub allowed_file_paths: Vec<PathBuf>,
     /// Whether servers on this machine and on its link may be asked.
     pub allow_local_addresses: bool,
-    /// Addresses of this machine or its link that may be asked all the same: those of the site's own web servers.
-    pub allowed_addresses: Vec<IpAddr>,
+    /// Servers of this machine or its link that may be asked all the same, where a URL names them by address and port: the
+    /// site's own web servers.
+    pub allowed_local: Vec<SocketAddr>,
     /// PEM file of CAs to trust beside the machine's own; read again when it changes.
     pub ca: Option<PathBuf>,
     /// What web servers are logged in to with, beside what stands in a reference itself.
     pub logins: Vec<Login>,
     /// Web servers are asked through this proxy (a URL, which may hold credentials). Those in the environment are ignored.
     pub proxy: Option<Secret>,
-    /// For references to Glance and Swift.
-    pub openstack: Option<openstack::Client>,
+    /// For references to Glance.
+    pub glance: Option<openstack::Client>,
+    /// For references to Swift.
+    pub swift: Option<openstack::Client>,
     /// Where `swift:OBJECT` is looked for.
     pub swift_container: String,
     /// How long an answer of a server is believed without asking again.
@@ -113,11 +116,12 @@ impl SourcesConfig {
             max_unpacked_bytes: 64 << 30,
             allowed_file_paths: Vec::new(),
             allow_local_addresses: false,
-            allowed_addresses: Vec::new(),
+            allowed_local: Vec::new(),
             ca: None,
             logins: Vec::new(),
             proxy: None,
-            openstack: None,
+            glance: None,
+            swift: None,
             swift_container: "ironic_ilo_container".to_owned(),
             revalidate_after: Duration::from_secs(60),
             deadline: Duration::from_secs(3600),

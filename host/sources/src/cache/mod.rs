@@ -74,6 +74,11 @@ impl Cache {
         let file = match open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // A link that somebody put in its place.
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                damaged(&path)?;
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         // Whoever is removing it is done in a moment.
@@ -83,8 +88,7 @@ impl Cache {
             return Ok(None);
         }
         if !is_whole(&metadata, sha256) {
-            tracing::error!(path = %path.display(), "cached content was written to by somebody; it is fetched again");
-            fs::remove_file(&path)?;
+            damaged(&path)?;
             return Ok(None);
         }
         note_use(&path, &file, &metadata);
@@ -195,6 +199,14 @@ pub(crate) fn cache_error(action: &'static str, path: &Path, source: io::Error) 
         action,
         path: path.to_owned(),
         source: Arc::new(source),
+    }
+}
+
+fn damaged(path: &Path) -> io::Result<()> {
+    tracing::error!(path = %path.display(), "cached content was changed by somebody; it is fetched again");
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Asking a web server, through its redirects, or a service of OpenStack.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{Method, Response, StatusCode};
@@ -10,6 +11,7 @@ use url::{Host, Url};
 
 use super::errors::{late, local_error, unreachable};
 use super::{CONNECT, Http};
+use crate::openstack::{Client, OpenStackError};
 use crate::{SourceError, address};
 
 /// Most redirects that one fetch follows.
@@ -24,6 +26,7 @@ pub(crate) enum Asked {
         shown: String,
     },
     OpenStack {
+        client: Client,
         /// The service's type in the catalogue.
         service: &'static str,
         /// Under its endpoint.
@@ -45,28 +48,19 @@ impl Http {
     pub(super) async fn ask(&self, asked: &Asked, headers: HeaderMap) -> Result<Response, SourceError> {
         match asked {
             Asked::Web { url, shown } => self.ask_web(url, shown, headers).await,
-            Asked::OpenStack { service, path, shown } => self.ask_openstack(service, path, shown, headers).await,
+            Asked::OpenStack {
+                client,
+                service,
+                path,
+                shown,
+            } => {
+                let asked = ask_openstack(client, service, path, headers).await;
+                asked.map_err(|source| SourceError::OpenStack {
+                    reference: shown.clone(),
+                    source: Arc::new(source),
+                })
+            }
         }
-    }
-
-    async fn ask_openstack(
-        &self,
-        service: &str,
-        path: &[String],
-        shown: &str,
-        headers: HeaderMap,
-    ) -> Result<Response, SourceError> {
-        let client = self.openstack.as_ref().ok_or_else(|| SourceError::NoOpenStack {
-            reference: shown.to_owned(),
-        })?;
-        let fail = |source| SourceError::OpenStack {
-            reference: shown.to_owned(),
-            source,
-        };
-        let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        let mut request = client.request(service, Method::GET, &path).await.map_err(fail)?;
-        request.headers_mut().extend(headers);
-        client.send(request).await.map_err(fail)
     }
 
     async fn ask_web(&self, first: &Url, shown: &str, headers: HeaderMap) -> Result<Response, SourceError> {
@@ -105,8 +99,12 @@ impl Http {
             },
             Some(Host::Domain(_)) | None => Vec::new(),
         };
+        let port = url.port_or_known_default().unwrap_or_default();
         for address in found {
-            address::check(host, address, &self.allowed).map_err(|local| local_error(&local, shown))?;
+            if self.allowed.contains(&SocketAddr::new(address.to_canonical(), port)) {
+                continue;
+            }
+            address::check(host, address).map_err(|local| local_error(&local, shown))?;
         }
         Ok(())
     }
@@ -121,6 +119,18 @@ impl Http {
             None => first.origin() == url.origin(),
         })
     }
+}
+
+async fn ask_openstack(
+    client: &Client,
+    service: &str,
+    path: &[String],
+    headers: HeaderMap,
+) -> Result<Response, OpenStackError> {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let mut request = client.request(service, Method::GET, &path).await?;
+    request.headers_mut().extend(headers);
+    client.send(request).await
 }
 
 fn is_redirect(status: StatusCode) -> bool {

@@ -1,7 +1,7 @@
 //! Sources of servers: bounded, resumed after a cut, and not fetched again while the server says that nothing changed.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,6 @@ use tokio::time::sleep;
 use url::Url;
 
 use crate::address::Outside;
-use crate::openstack::Client;
 use crate::trust::{self, Trusting};
 use crate::{SourceError, SourcesConfig};
 
@@ -53,10 +52,9 @@ pub struct Login {
 pub(crate) struct Http {
     client: Trusting,
     allow_local: bool,
-    allowed: Arc<[IpAddr]>,
+    allowed: Vec<SocketAddr>,
     proxied: bool,
     logins: Vec<Login>,
-    openstack: Option<Client>,
     /// Longest silence; also the span over which the speed is measured.
     stall: Duration,
     /// Bytes a second.
@@ -115,8 +113,6 @@ impl Http {
     pub(crate) fn new(config: &SourcesConfig) -> Result<Self, SourceError> {
         let wrong = |reason: String| SourceError::Settings { reason };
         let allow_local = config.allow_local_addresses;
-        let allowed: Arc<[IpAddr]> = config.allowed_addresses.iter().map(IpAddr::to_canonical).collect();
-        let exceptions = Arc::clone(&allowed);
         let proxy = match &config.proxy {
             Some(url) => {
                 let proxy = reqwest::Proxy::all(url.expose());
@@ -131,18 +127,15 @@ impl Http {
                 // It is the proxy that names are resolved for here; see `ask` for the others.
                 Some(proxy) => builder.proxy(proxy.clone()),
                 None if allow_local => builder,
-                None => builder.dns_resolver(Outside {
-                    allowed: Arc::clone(&exceptions),
-                }),
+                None => builder.dns_resolver(Outside),
             }
         };
         Ok(Self {
             client: Trusting::new(config.ca.as_deref(), build).map_err(|error| wrong(error.to_string()))?,
             allow_local,
-            allowed,
+            allowed: config.allowed_local.clone(),
             proxied,
             logins: config.logins.clone(),
-            openstack: config.openstack.clone(),
             stall: config.stall,
             slowest: config.slowest,
             max: config.max_source_bytes,

@@ -154,3 +154,94 @@ async fn contents_are_readable_by_nobody_else_and_writable_by_nobody() {
     assert_eq!(mode(site.cache().join(&name[..2]).join(&name)), 0o400);
     assert_eq!(mode(site.cache()), 0o700);
 }
+
+#[tokio::test]
+async fn content_that_somebody_wrote_to_is_noticed_when_it_is_opened_and_fetched_again() {
+    let site = Site::new();
+    let sources = site.sources();
+    let path = site.file("a", b"content");
+    let fetched = sources.fetch(&path, None).await.unwrap();
+    let name = fetched.sha256.to_string();
+    let object = site.cache().join(&name[..2]).join(&name);
+    drop(fetched);
+    type Damage = fn(&std::path::Path);
+    let damages: [(&str, Damage); 4] = [
+        ("other bytes of the same length", |object| {
+            writable(object);
+            std::fs::write(object, "CONTENT").unwrap();
+        }),
+        ("cut short", |object| {
+            writable(object);
+            std::fs::File::options()
+                .write(true)
+                .open(object)
+                .unwrap()
+                .set_len(3)
+                .unwrap();
+        }),
+        ("another file in its place", |object| {
+            std::fs::remove_file(object).unwrap();
+            std::fs::write(object, "content").unwrap();
+        }),
+        ("a link in its place", |object| {
+            let other = object.with_extension("other");
+            std::fs::rename(object, &other).unwrap();
+            std::os::unix::fs::symlink(&other, object).unwrap();
+        }),
+    ];
+    for (what, damage) in damages {
+        damage(&object);
+        let opened = sources.open(&sha256(b"content"));
+        assert!(opened.is_err(), "{what}");
+        sources.fetch(&path, Some(sha256(b"content"))).await.unwrap();
+        assert_eq!(crate::content(&sources, &sha256(b"content")), b"content", "{what}");
+        assert!(sources.verify(&sha256(b"content")).unwrap());
+    }
+}
+
+fn writable(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_that_forgets_is_found_by_verifying() {
+    let site = Site::new();
+    let sources = site.sources();
+    let fetched = sources.fetch(&site.file("a", b"content"), None).await.unwrap();
+    let name = fetched.sha256.to_string();
+    let object = site.cache().join(&name[..2]).join(&name);
+    let before = std::fs::metadata(&object).unwrap();
+    writable(&object);
+    std::fs::write(&object, "cOntent").unwrap();
+    let times = std::fs::FileTimes::new().set_modified(before.modified().unwrap());
+    std::fs::File::options()
+        .write(true)
+        .open(&object)
+        .unwrap()
+        .set_times(times)
+        .unwrap();
+    assert!(!sources.verify(&fetched.sha256).unwrap());
+    assert!(!sources.remove(&fetched.sha256).unwrap(), "it is in use");
+    let sha256 = fetched.sha256;
+    drop(fetched);
+    assert!(sources.remove(&sha256).unwrap());
+    assert!(sources.entries().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn where_content_came_from_is_told_without_secrets() {
+    let site = Site::new();
+    let sources = site.sources();
+    let server = crate::server::Server::start().await;
+    server.on("/a?sig=s3cret", [crate::server::ok(&[], b"content")]);
+    let url = format!("{}/a?sig=s3cret", server.url.replace("http://", "http://u:s3cret@"));
+    let path = site.file("a", b"content");
+    // A file is noted once its times can tell a change.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for reference in [&url, &path, &url] {
+        sources.fetch(reference, None).await.unwrap();
+    }
+    let origins = sources.origins();
+    assert_eq!(origins[&sha256(b"content")], [path, format!("{}/a", server.url)]);
+}

@@ -95,12 +95,19 @@ async fn no_redirect_leads_to_this_machine_or_its_link() {
     inside.on("/secret", [ok(&[], b"secret")]);
     let sources = Sources::new(SourcesConfig {
         allow_local_addresses: false,
-        allowed_addresses: vec!["127.0.0.2".parse().unwrap()],
+        allowed_local: vec![first.url["http://".len()..].parse().unwrap()],
         ..site.config()
     })
     .unwrap();
     let allowed = first.on("/allowed", [ok(&[], b"x")]);
     assert_eq!(sources.fetch(&allowed, None).await.unwrap().len, 1);
+    let other_port = Server::start_at("127.0.0.2").await;
+    let beside = other_port.on("/secret", [ok(&[], b"secret")]);
+    let error = sources.fetch(&beside, None).await.unwrap_err();
+    assert!(
+        matches!(error, SourceError::LocalAddress { .. }),
+        "another port is another server: {error:?}"
+    );
     for host in [
         "127.0.0.1",
         "localhost",
@@ -171,7 +178,7 @@ async fn credentials_reach_the_server_that_they_are_for_and_no_other() {
         })
         .unwrap();
         sources.fetch(&url, None).await.unwrap();
-        assert_eq!(authorization(&server), [basic.clone()]);
+        assert_eq!(authorization(&server), std::slice::from_ref(&basic));
         assert_eq!(authorization(&other), [None]);
         // Another server is logged in to only if the login is for all.
         sources.fetch(&other.on("/own", [ok(&[], b"y")]), None).await.unwrap();

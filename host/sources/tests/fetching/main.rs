@@ -5,8 +5,15 @@
 mod bounds;
 mod files;
 mod hostile;
+mod images;
+mod openstack;
+#[path = "../../../../tests/support/peers.rs"]
+mod peers;
+mod processes;
+mod real_openstack;
 mod resume;
 mod server;
+mod tls;
 mod web;
 
 use std::path::{Path, PathBuf};
