@@ -132,7 +132,7 @@ impl<'a> Chain<'a> {
         Ok(Some(self.volume.data + (number - 2) * self.volume.cluster_bytes))
     }
 
-    fn entry(&mut self, cluster: u64) -> Result<u32, FatReadError> {
+    pub(super) fn entry(&mut self, cluster: u64) -> Result<u32, FatReadError> {
         let bit = cluster * self.volume.bits;
         let at = bit / 8;
         // Four bytes, or what is left of the table: a FAT12 entry at its end has only two.

@@ -7,10 +7,12 @@ mod chain;
 mod directory;
 mod geometry;
 mod names;
+mod patch;
 mod reader;
 mod writer;
 
 pub use geometry::FatShape;
+pub use patch::FatPatchError;
 pub use reader::{FatEntry, FatReadError, FatTime, FatVolume};
 
 use std::collections::HashMap;

@@ -107,7 +107,7 @@ pub struct FatVolume<'a> {
     pub(super) bits: u64,
     pub(super) table: u64,
     pub(super) table_bytes: u64,
-    root: Root,
+    pub(super) root: Root,
     pub(super) data: u64,
     pub(super) cluster_bytes: u64,
     pub(super) clusters: u64,
@@ -116,7 +116,7 @@ pub struct FatVolume<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Root {
+pub(super) enum Root {
     Fixed { at: u64, bytes: u64 },
     Cluster(u32),
 }
