@@ -66,7 +66,8 @@ impl Gate {
             });
         };
         self.rested(action)?;
-        let result = timeout_at(until, work(until)).await.unwrap_or_else(|_| {
+        // On the heap: verbs are deep, and their callers nest them deeper.
+        let result = timeout_at(until, Box::pin(work(until))).await.unwrap_or_else(|_| {
             Err(BmcError::Timeout {
                 address: self.address.clone(),
                 action,

@@ -39,14 +39,19 @@ mod gate;
 mod http;
 mod image_url;
 mod names;
+pub mod probe;
+mod probed;
 mod quirks;
+pub mod record;
 pub mod redfish;
 pub mod ribcl;
+mod scrub;
 mod text;
 pub mod trace;
 
 pub use access::{BmcConfig, Ca, Deadlines, Protocols, Tls};
 pub use error::BmcError;
+pub use probed::ProbedBmc;
 pub use quirks::takes_url_queries;
 
 /// The BMC of one server.

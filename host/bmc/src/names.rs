@@ -11,7 +11,11 @@ pub(crate) const SECURE_BOOT: &str = "tell whether secure boot is on";
 pub(crate) const SET_SECURE_BOOT: &str = "switch secure boot";
 pub(crate) const SET_HTTP_BOOT: &str = "set the UEFI HTTP boot URL";
 pub(crate) const BOOT_SETTINGS: &str = "tell its boot settings";
+pub(crate) const PRESENCE: &str = "say what it speaks";
 pub(crate) const RAW: &str = "answer a raw request";
+
+/// Begins the reason of an error that means the whole protocol, and not merely what was asked for.
+pub(crate) const NO_SERVICE: &str = "no service of this kind answers at";
 
 pub(crate) fn set_power(action: PowerAction) -> &'static str {
     match action {

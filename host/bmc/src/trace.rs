@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// Gets every exchange, secrets and all; whoever keeps one takes them out first ([`crate::scrub`]).
+/// Gets every exchange, secrets and all; whoever keeps one takes them out first, as [`crate::record::Recorder`] does.
 pub trait Trace: Send + Sync {
     /// One request and its outcome. Called on the conversation's own task: it must not wait.
     fn exchange(&self, exchange: Exchange);

@@ -11,6 +11,7 @@ use url::Url;
 
 use crate::gate::Gate;
 use crate::http::HttpClient;
+use crate::probe::Presence;
 use crate::{Bmc, BmcError, BootSettings, Deadlines, Fence, InsertMedia, RawReply, access, image_url, names};
 
 mod boot;
@@ -121,6 +122,12 @@ impl RedfishBmc {
             login_under_way: tokio::sync::Mutex::new(None),
             topology: Mutex::new(None),
         })))
+    }
+
+    /// Whether the protocol is spoken at all; asked without a login, as the root is open to everybody.
+    pub(crate) async fn presence(&self) -> Result<Presence, BmcError> {
+        self.verb(names::PRESENCE, vec![], |mut turn| async move { turn.presence().await })
+            .await
     }
 
     /// Path of the open session, for the record: a successor deletes it, so that a late request of ours gets 401.

@@ -1,14 +1,15 @@
 //! Where a BMC keeps what we need: found by links from the service root, never by vendor names.
 
 use model::Device;
+use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use super::json;
 use super::turn::Turn;
+use crate::http::Request;
+use crate::names::NO_SERVICE;
+use crate::probe::Presence;
 use crate::{BmcError, quirks};
-
-/// Begins the reason of an error that another transport may not run into.
-pub(crate) const NO_SERVICE: &str = "no Redfish service answers at";
 
 /// The paths of one server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,6 +71,42 @@ impl Turn {
             return Err(self.unsupported(format!("it has no virtual media slot for a {kind}")));
         }
         Ok(chosen)
+    }
+
+    /// Looks at the root and nothing else, without a login.
+    pub(super) async fn presence(&mut self) -> Result<Presence, BmcError> {
+        let start = self.bmc.dialect.root();
+        let url = self.resolve(start)?;
+        let asked = self.exchange(&Method::GET, &url, |url| Request::new(Method::GET, url));
+        let reply = asked.await?;
+        let status = reply.status;
+        let absent = |why: &str| Ok(Presence::Absent(format!("HTTP {} at {start}{why}", status.as_u16())));
+        match status {
+            // Some guard even the root; nobody guards what is not there.
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                return Ok(Presence::Spoken {
+                    version: None,
+                    oem: None,
+                });
+            }
+            status if status.is_server_error() => return Err(self.refused(self.complaint(&reply))),
+            status if !status.is_success() => return absent(""),
+            _ => {}
+        }
+        let Ok(root) = self.json(&reply) else {
+            return absent(", and what it says is not JSON");
+        };
+        if json::link(&root, &["Systems"]).is_none() {
+            return absent(", and what it says is no service root");
+        }
+        let oem = root.get("Oem").and_then(Value::as_object);
+        let oem = oem
+            .and_then(|oem| oem.keys().next())
+            .map(|key| key.chars().take(64).collect());
+        Ok(Presence::Spoken {
+            version: json::kept(&root, &["RedfishVersion"]).or_else(|| json::kept(&root, &["ServiceVersion"])),
+            oem,
+        })
     }
 
     async fn discover(&mut self) -> Result<Topology, BmcError> {

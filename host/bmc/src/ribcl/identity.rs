@@ -13,6 +13,12 @@ const SYSTEM_RECORD: &str = "1";
 const PORTS_RECORD: &str = "209";
 
 impl Talk<'_> {
+    /// Of the iLO's firmware, where it tells.
+    pub(super) async fn version(&mut self) -> Result<Option<String>, BmcError> {
+        let firmware = self.call("GET_FW_VERSION", &[]).await?;
+        Ok(kept(firmware.attribute("FIRMWARE_VERSION")))
+    }
+
     pub(super) async fn identity(&mut self) -> Result<ServerIdentity, BmcError> {
         let firmware = self.call("GET_FW_VERSION", &[]).await?;
         let processor = kept(firmware.attribute("MANAGEMENT_PROCESSOR"));

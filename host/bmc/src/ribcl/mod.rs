@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use model::{BmcAddress, BootDevice, BootMode, Device, Media, PowerAction, PowerState, Secret, ServerIdentity};
 
 use crate::gate::Gate;
+use crate::probe::Presence;
 use crate::trace::Form;
 use crate::{
     Bmc, BmcConfig, BmcError, BootSettings, Deadlines, Fence, InsertMedia, RawReply, access, image_url, names,
@@ -28,6 +29,25 @@ mod write;
 
 use talk::Talk;
 use wire::Wire;
+
+/// Names of the commands that are known, and whether each changes something.
+pub fn commands() -> impl Iterator<Item = (&'static str, bool)> {
+    commands::COMMANDS.iter().map(|command| (command.name, command.writes))
+}
+
+/// Whether a command takes `DEVICE` and nothing else, as the reading ones do that take anything.
+pub fn takes_device(command: &str) -> bool {
+    let parameters = commands::find(command).map(|command| command.parameters);
+    parameters.is_some_and(|parameters| parameters.len() == 1 && parameters[0].name == "DEVICE")
+}
+
+/// The tags of a text that is nearly XML, with their attributes.
+pub(crate) fn tags(text: &str) -> impl Iterator<Item = (String, Vec<(String, String)>)> {
+    scan::Scanner::new(text).filter_map(|token| match token {
+        scan::Token::Open { name, attributes, .. } => Some((name, attributes)),
+        _ => None,
+    })
+}
 
 /// A BMC that speaks RIBCL.
 pub struct RibclBmc {
@@ -63,6 +83,18 @@ impl RibclBmc {
             fence: config.fence,
             gate,
         })
+    }
+
+    /// Whether RIBCL is spoken at all; asked with the login, for there is no question without one.
+    pub(crate) async fn presence(&self) -> Result<Presence, BmcError> {
+        let answer = self.verb(names::PRESENCE, vec![], |mut talk| async move { talk.version().await });
+        match answer.await {
+            Ok(version) => Ok(Presence::Spoken { version, oem: None }),
+            Err(BmcError::Unsupported { reason, .. } | BmcError::Protocol { reason, .. }) => {
+                Ok(Presence::Absent(reason))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Runs a verb in its turn and within its deadline. `hide` holds texts that no error may repeat.

@@ -12,6 +12,7 @@ use super::status::{self, Cause};
 use super::write::document;
 use crate::backoff::before_retry;
 use crate::http::FailureKind;
+use crate::names::NO_SERVICE;
 use crate::{BmcError, text};
 
 /// How often a command is sent in all when the BMC fails inside or drops the connection.
@@ -124,7 +125,8 @@ impl Talk<'_> {
         let said = format!("HTTP {} at /ribcl", status.as_u16());
         Err(match status {
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
-                Miss::Final(self.unsupported(format!("{said}: RIBCL is switched off, or its firmware has none")))
+                let why = format!("{NO_SERVICE} /ribcl ({said}): RIBCL is switched off, or its firmware has none");
+                Miss::Final(self.unsupported(why))
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Miss::Final(BmcError::Login {
                 address: self.bmc.address.clone(),

@@ -354,7 +354,9 @@ async fn a_service_without_systems_is_a_clear_error() {
     let error = peer.client().power_state().await.unwrap_err();
     assert!(matches!(error, BmcError::Unsupported { .. }), "{error}");
     assert!(
-        error.to_string().contains("no Redfish service answers at /redfish/v1/"),
+        error
+            .to_string()
+            .contains("no service of this kind answers at /redfish/v1/"),
         "{error}"
     );
     peer.on("GET /redfish/v1/", [ok(json!({}))]);

@@ -6,6 +6,7 @@ mod conversation;
 mod ilo5;
 mod media;
 mod peer;
+mod probe;
 mod ris;
 mod server;
 mod tls;

@@ -17,14 +17,14 @@ use openssl::x509::extension::SubjectAlternativeName;
 use openssl::x509::{X509, X509NameBuilder};
 
 /// A certificate as a factory makes it: signed by itself.
-struct Identity {
+pub(crate) struct Identity {
     key: PKey<Private>,
     certificate: X509,
 }
 
 impl Identity {
     /// For this address, good until this many days from now.
-    fn new(ip: &str, days: i64) -> Self {
+    pub(crate) fn new(ip: &str, days: i64) -> Self {
         let key = PKey::from_rsa(Rsa::generate(2048).unwrap()).unwrap();
         let mut name = X509NameBuilder::new().unwrap();
         name.append_entry_by_text("CN", "ILOCZJ1").unwrap();
@@ -56,7 +56,7 @@ impl Identity {
         }
     }
 
-    fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         String::from_utf8(self.certificate.to_pem().unwrap()).unwrap()
     }
 
@@ -73,7 +73,7 @@ impl Identity {
     }
 }
 
-fn trusting(peer: &Peer, pem: &str) -> BmcConfig {
+pub(crate) fn trusting(peer: &Peer, pem: &str) -> BmcConfig {
     let ca = Some(Ca::Pem(pem.to_owned()));
     BmcConfig {
         tls: Tls::Verify { ca },
@@ -81,7 +81,7 @@ fn trusting(peer: &Peer, pem: &str) -> BmcConfig {
     }
 }
 
-async fn start(raw: bool, identity: &Identity) -> Peer {
+pub(crate) async fn start(raw: bool, identity: &Identity) -> Peer {
     let context = identity.server("AES128-SHA");
     let peer = Peer::start(if raw {
         Speech::Raw(context)

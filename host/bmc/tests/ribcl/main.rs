@@ -6,4 +6,5 @@
 mod conversation;
 mod legacy;
 mod peer;
+mod probe;
 mod verbs;

@@ -273,6 +273,13 @@ async fn raw(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: Arc<Mutex<S
         let text = String::from_utf8(buffer[..count].to_vec()).unwrap();
         state.lock().unwrap().reads.push(text.clone());
         request.push_str(&text);
+        // To HTTP it says, in HTTP, that it has nothing there.
+        if request.starts_with("GET ") || request.starts_with("POST ") {
+            let no = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(no.as_bytes()).await.ok()?;
+            stream.flush().await.ok()?;
+            return None;
+        }
     }
     match noted(&state, "", &request) {
         Answer::Say(text) => stream.write_all(text.as_bytes()).await.ok()?,
