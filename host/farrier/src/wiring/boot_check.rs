@@ -111,7 +111,11 @@ mod tests {
             folder.path()
         );
         std::fs::write(&file, text).unwrap();
-        let loaded = settings::Settings::load(Some(&file), &settings::Overrides::default()).unwrap();
+        let files = settings::Files {
+            site: Some(file),
+            ironic: Vec::new(),
+        };
+        let loaded = settings::Settings::load(&files, &settings::Overrides::default()).unwrap();
         loaded.settings.images
     }
 

@@ -5,9 +5,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use bmc::redfish::RedfishBmc;
-use bmc::{Bmc, BmcError, InsertMedia, RawReply};
-use model::{BootDevice, BootMode, Device, Media, NodeId, PowerAction, PowerState, ServerIdentity};
+use bmc::{Bmc, BmcError, BootSettings, InsertMedia, ProbedBmc, RawReply};
+use model::{BootDevice, BootMode, Device, Media, NodeId, PowerAction, PowerState, Secret, ServerIdentity};
 use nodes::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
@@ -20,7 +19,7 @@ pub(super) struct OwnedBmc {
     node: NodeId,
     /// Of the BMC: a session's path means nothing, or somebody else's session, anywhere else.
     address: String,
-    inner: RedfishBmc,
+    inner: ProbedBmc,
     store: Arc<dyn Store>,
     predecessor_ended: OnceCell<()>,
     recorded: Mutex<Option<String>>,
@@ -36,7 +35,7 @@ struct Session {
 }
 
 impl OwnedBmc {
-    pub(super) fn new(node: NodeId, address: String, inner: RedfishBmc, store: Arc<dyn Store>) -> Self {
+    pub(super) fn new(node: NodeId, address: String, inner: ProbedBmc, store: Arc<dyn Store>) -> Self {
         Self {
             node,
             address,
@@ -73,7 +72,8 @@ impl OwnedBmc {
             // None, or one at the BMC that the node had before: that ends by its own time limit.
             return;
         };
-        if let Err(error) = self.inner.delete_session(&session.uri).await {
+        // On the heap: a dialogue within a dialogue is a deep type.
+        if let Err(error) = Box::pin(self.inner.delete_session(&session.uri)).await {
             tracing::warn!(node = %self.node, %error, "the predecessor's BMC session may still be open");
         }
     }
@@ -138,6 +138,14 @@ impl Bmc for OwnedBmc {
         self.with(self.inner.set_boot_device(device, persistent)).await
     }
 
+    async fn boot_settings(&self) -> Result<BootSettings, BmcError> {
+        self.with(self.inner.boot_settings()).await
+    }
+
+    async fn set_http_boot_url(&self, url: &Secret) -> Result<(), BmcError> {
+        self.with(self.inner.set_http_boot_url(url)).await
+    }
+
     async fn boot_mode(&self) -> Result<BootMode, BmcError> {
         self.with(self.inner.boot_mode()).await
     }
@@ -156,6 +164,10 @@ impl Bmc for OwnedBmc {
 
     async fn raw_redfish(&self, method: &str, path: &str, body: Option<&str>) -> Result<RawReply, BmcError> {
         self.with(self.inner.raw_redfish(method, path, body)).await
+    }
+
+    async fn raw_ribcl(&self, command: &str, arguments: &[(String, String)]) -> Result<String, BmcError> {
+        self.with(self.inner.raw_ribcl(command, arguments)).await
     }
 
     async fn close(&self) {

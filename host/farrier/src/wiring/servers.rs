@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bmc::redfish::RedfishBmc;
-use bmc::{Bmc, BmcConfig, BmcError, Ca, Deadlines, Fence, Tls};
+use bmc::probe::Transport;
+use bmc::{Bmc, BmcConfig, BmcError, Ca, Deadlines, Fence, ProbedBmc, Protocols, Tls};
 use model::{BmcAddress, Node, NodeId, Secret, Tenure};
 use nodes::Store;
 use serde_json::Value;
@@ -33,6 +33,9 @@ struct Access {
     user: String,
     password: Secret,
     ca: Trust,
+    protocols: Protocols,
+    /// What the BMC is spoken to by, where that is not to be found out.
+    transport: Option<Transport>,
     timeout: Option<Duration>,
 }
 
@@ -63,7 +66,7 @@ impl Servers {
         {
             return Ok(Arc::clone(&kept.bmc) as Arc<dyn Bmc>);
         }
-        let client = RedfishBmc::new(access.config(Arc::clone(&self.fence)))?;
+        let client = ProbedBmc::new(access.config(Arc::clone(&self.fence)), access.transport)?;
         let bmc = Arc::new(OwnedBmc::new(
             node.id,
             access.address.clone(),
@@ -135,6 +138,17 @@ impl Access {
                 ));
             }
         };
+        let protocols = match text("bmc_tls").as_deref() {
+            None | Some("modern") => Protocols::Modern,
+            Some("legacy") => Protocols::Legacy,
+            Some(_) => return Err(wrong("driver_info/bmc_tls is modern or legacy (iLO 2, iLO 3, early iLO 4)")),
+        };
+        let transport = match text("bmc_transport").as_deref() {
+            None | Some("auto") => None,
+            Some(name) => Some(Transport::by_name(name).ok_or_else(|| {
+                wrong("driver_info/bmc_transport is auto, redfish, ris, ribcl or ribcl-raw")
+            })?),
+        };
         let timeout = match text("client_timeout") {
             None => None,
             Some(text) => match text.parse() {
@@ -151,6 +165,8 @@ impl Access {
                 .cloned()
                 .ok_or_else(|| missing("ilo_password"))?,
             ca,
+            protocols,
+            transport,
             timeout,
         })
     }
@@ -162,6 +178,7 @@ impl Access {
             self.password.clone(),
         );
         config.fence = fence;
+        config.protocols = self.protocols;
         config.tls = match &self.ca {
             Trust::System => Tls::Verify { ca: None },
             Trust::File(path) => Tls::Verify {
@@ -283,7 +300,7 @@ mod tests {
         let lab = Lab::new().await;
         let mut node = lab.node().await;
         lab.look(&lab.conductor(), &node, 1).await;
-        let moved = lab.sim.server(1).unwrap().url;
+        let moved = lab.sim.server(1).unwrap().url.clone();
         node.driver_info.insert("ilo_address".to_owned(), moved.into());
         lab.look(&lab.conductor(), &node, 2).await;
         let asked = lab.sim.trace(1).unwrap();
