@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod cache;
 mod config;
 mod demo;
 mod image;
@@ -25,6 +26,9 @@ pub(crate) enum Command {
     /// Make images
     #[command(subcommand)]
     Image(image::Command),
+    /// See and prune what was fetched for images
+    #[command(subcommand)]
+    Cache(cache::Command),
     /// Run simulated servers with a BMC
     Sim(sim::Args),
 }
@@ -37,6 +41,7 @@ impl Command {
             Self::Node(command) => node::run(*command).await,
             Self::Plugin(command) => plugin::run(command).await,
             Self::Image(command) => image::run(command).await,
+            Self::Cache(command) => cache::run(command).await,
             Self::Sim(args) => sim::run(args).await,
         }
     }

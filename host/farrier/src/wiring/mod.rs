@@ -3,6 +3,7 @@
 mod boot_check;
 mod boot_sources;
 mod errors;
+mod openstack;
 mod owned_bmc;
 mod plugins;
 mod policies;
@@ -12,6 +13,8 @@ mod readers;
 mod records;
 mod servers;
 mod site;
+mod source_cache;
 mod unrecorded;
 
-pub(crate) use site::Site;
+pub(crate) use site::{Site, existing_store};
+pub(crate) use source_cache::{Pins, open as open_sources, pins};
