@@ -118,6 +118,8 @@ allowed_digests = {options.digests}
 use = egg:swift#container_quotas
 [filter:slo]
 use = egg:swift#slo
+# Segments go with their object, and not when an expirer comes by, which does not run here.
+allow_async_delete = false
 [filter:dlo]
 use = egg:swift#dlo
 [filter:tempauth]

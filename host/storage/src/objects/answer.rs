@@ -28,11 +28,24 @@ pub(crate) fn unusable(place: &str, error: OpenStackError) -> StorageError {
             place,
             remedy: error.to_string(),
         },
+        // The path of an object is a secret: who knows it may read the object where a URL is all it takes.
+        OpenStackError::Unreachable { url, reason } => StorageError::Unusable {
+            place,
+            reason: format!("{} could not be reached: {reason}", origin(&url)),
+        },
+        OpenStackError::Malformed { url, reason } => StorageError::Unusable {
+            place,
+            reason: format!("{} answers nonsense: {reason}", origin(&url)),
+        },
         _ => StorageError::Unusable {
             place,
             reason: error.to_string(),
         },
     }
+}
+
+fn origin(url: &str) -> String {
+    url::Url::parse(url).map_or_else(|_| "it".to_owned(), |url| url.origin().ascii_serialization())
 }
 
 /// ": what it said", in one line of plain text; or nothing.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use model::ArtefactName;
-use reqwest::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
 use rusty_s3::S3Action;
 use rusty_s3::actions::{CompleteMultipartUploadResponse, CreateMultipartUpload};
@@ -124,6 +124,7 @@ impl S3 {
         let make = || {
             let mut request = Request::new(Method::PUT, url.clone());
             *request.headers_mut() = headers.clone();
+            request.headers_mut().insert(CONTENT_LENGTH, upload.len().into());
             *request.timeout_mut() = Some(LONGEST);
             *request.body_mut() = Some(upload.body());
             request

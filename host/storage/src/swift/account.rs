@@ -216,7 +216,7 @@ impl Account {
         }
     }
 
-    async fn request(&self, method: Method) -> Result<Request, StorageError> {
+    pub(super) async fn request(&self, method: Method) -> Result<Request, StorageError> {
         let request = self.client.request(SERVICE, method, &[]).await;
         request.map_err(|error| unusable(&self.place, error))
     }

@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use model::{ArtefactName, Secret};
 use reqwest::header::{HeaderMap, HeaderName};
 use reqwest::{Method, Request, Response};
-use sources::openstack::{Client, Identity};
+use sources::openstack::{Client, Credential, Identity, IdentityConfig, OpenStackError};
+use tokio::sync::Mutex;
+use url::Url;
 
 use crate::objects::answer::{ask_range, ranged, text, unusable};
 use crate::objects::{Bodies, Delivery, ObjectBackend, ObjectStore, Stored};
@@ -36,12 +38,10 @@ const STATIC: HeaderName = HeaderName::from_static("x-static-large-object");
 
 /// What a Swift backend is made of.
 pub struct SwiftConfig {
-    /// How to come to it.
-    pub identity: Identity,
+    /// How to come to it, and how patient to be.
+    pub identity: IdentityConfig,
     /// An upload that moves no byte for so long is given up.
     pub patience: Duration,
-    /// The same service for somebody without credentials: what tries temporary URLs.
-    pub stranger: Identity,
     /// Made if it is not there.
     pub container: String,
     /// Signs temporary URLs; `None` = the account's own, made if it has none.
@@ -65,11 +65,16 @@ pub fn swift(config: SwiftConfig) -> Result<ObjectBackend, StorageError> {
             reason: "a container's name is 1 to 256 of a-z A-Z 0-9 - _ . and is neither `.` nor `..`".to_owned(),
         });
     }
-    let client = Client::new(config.identity);
+    let unusable = |error: OpenStackError| StorageError::Unusable {
+        place: place.to_string(),
+        reason: error.to_string(),
+    };
+    let stranger = Stranger::new(&config.identity);
+    let client = Client::new(Identity::new(config.identity).map_err(unusable)?);
     let swift = Swift {
         account: Arc::new(Account::new(client.clone(), Arc::clone(&place), config.temp_url_key)),
         client,
-        stranger: Client::new(config.stranger),
+        stranger: Arc::new(stranger),
         container: config.container.into(),
         segment_size: config.segment_size.max(1),
         patience: config.patience,
@@ -83,6 +88,39 @@ pub fn swift(config: SwiftConfig) -> Result<ObjectBackend, StorageError> {
     ))
 }
 
+/// The same service for somebody without credentials, who tries temporary URLs as a BMC does.
+struct Stranger {
+    config: IdentityConfig,
+    /// With the origin that it may ask.
+    client: Mutex<Option<(url::Origin, Client)>>,
+}
+
+impl Stranger {
+    fn new(config: &IdentityConfig) -> Self {
+        Self {
+            config: IdentityConfig {
+                credential: Credential::None,
+                ..config.clone()
+            },
+            client: Mutex::default(),
+        }
+    }
+
+    async fn client(&self, url: &Url) -> Result<Client, OpenStackError> {
+        let mut kept = self.client.lock().await;
+        if let Some((origin, client)) = &*kept
+            && *origin == url.origin()
+        {
+            return Ok(client.clone());
+        }
+        let mut config = self.config.clone();
+        config.endpoints = [(SERVICE.to_owned(), url.clone())].into();
+        let client = Client::new(Identity::new(config)?);
+        *kept = Some((url.origin(), client.clone()));
+        Ok(client)
+    }
+}
+
 /// Names that need no escaping anywhere.
 fn is_container(name: &str) -> bool {
     let legal = |c: u8| c.is_ascii_alphanumeric() || b"-_.".contains(&c);
@@ -92,7 +130,7 @@ fn is_container(name: &str) -> bool {
 #[derive(Clone)]
 struct Swift {
     client: Client,
-    stranger: Client,
+    stranger: Arc<Stranger>,
     account: Arc<Account>,
     container: Arc<str>,
     segment_size: u64,
@@ -212,13 +250,16 @@ impl ObjectStore for Swift {
     }
 
     async fn try_url(&self, url: &str, size: u64) -> Result<(), StorageError> {
-        let url = url.parse().map_err(|_| StorageError::Unusable {
+        let url: Url = url.parse().map_err(|_| StorageError::Unusable {
             place: self.place.to_string(),
             reason: "its temporary URL is no URL".to_owned(),
         })?;
-        let answer = self.stranger.send(Request::new(Method::HEAD, url)).await;
+        let answer = match self.stranger.client(&url).await {
+            Ok(stranger) => stranger.send(Request::new(Method::HEAD, url)).await,
+            Err(error) => Err(error),
+        };
         let answer = match answer {
-            Err(sources::openstack::OpenStackError::Unauthorized { .. }) => {
+            Err(OpenStackError::Unauthorized { .. }) => {
                 return Err(self.account.refuses_key());
             }
             answer => answer.map_err(|error| unusable(&self.place, error))?,

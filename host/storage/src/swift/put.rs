@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use model::ArtefactName;
-use reqwest::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderValue};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
 
 use super::answer::refused;
@@ -19,6 +19,21 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const UNFINISHED: Duration = Duration::from_secs(24 * 60 * 60);
 /// Segments outlive their manifest by this: a manifest without its segments would be half an artefact.
 const SEGMENT_GRACE: Duration = Duration::from_secs(60 * 60);
+
+/// How often, and how far apart, it is looked whether an object is whole.
+const LOOKS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(500);
+const CONTAINER_USED: HeaderName = HeaderName::from_static("x-container-bytes-used");
+const CONTAINER_QUOTA: HeaderName = HeaderName::from_static("x-container-meta-quota-bytes");
+const ACCOUNT_USED: HeaderName = HeaderName::from_static("x-account-bytes-used");
+const ACCOUNT_QUOTA: HeaderName = HeaderName::from_static("x-account-meta-quota-bytes");
+
+#[derive(PartialEq, Eq)]
+enum Container {
+    /// And it was made.
+    WasMissing,
+    IsThere,
+}
 
 impl Swift {
     pub(super) async fn put_whole(
@@ -55,13 +70,14 @@ impl Swift {
 
     /// One object, checked against what was sent; its MD5.
     async fn put_object(&self, object: &[&str], upload: &Upload, headers: &HeaderMap) -> Result<String, StorageError> {
-        let mut container_made = false;
+        let mut container_seen = false;
         loop {
             let blank = self.request(Method::PUT, object, None).await?;
             let url = blank.url().clone();
             let make = || {
                 let mut request = Request::new(Method::PUT, url.clone());
                 *request.headers_mut() = headers.clone();
+                request.headers_mut().insert(CONTENT_LENGTH, upload.len().into());
                 *request.timeout_mut() = Some(LONGEST);
                 *request.body_mut() = Some(upload.body());
                 request
@@ -81,12 +97,23 @@ impl Swift {
             if let Some(error) = upload.read_error() {
                 return Err(StorageError::Source(error));
             }
-            let answer = answer.map_err(|error| unusable(&self.place, error))?;
+            let answer = match answer {
+                Ok(answer) => answer,
+                // A server that refuses an upload before it has read it often breaks the connection before its answer is
+                // seen. Then it is asked for what it may have refused it.
+                Err(error) => match self.explained(upload.len()).await? {
+                    Container::WasMissing if !container_seen => {
+                        container_seen = true;
+                        continue;
+                    }
+                    _ => return Err(unusable(&self.place, error)),
+                },
+            };
             match answer.status().as_u16() {
                 200..=299 => {}
-                404 if !container_made => {
+                404 if !container_seen => {
                     self.make_container().await?;
-                    container_made = true;
+                    container_seen = true;
                     continue;
                 }
                 _ => return Err(refused(&self.place, "an upload", answer).await),
@@ -103,6 +130,38 @@ impl Swift {
                     .to_owned(),
             });
         }
+    }
+
+    /// Why an upload of so many bytes may have been refused; the error is what it was.
+    async fn explained(&self, bytes: u64) -> Result<Container, StorageError> {
+        let container = self.request(Method::HEAD, &[], None).await?;
+        let account = self.account.request(Method::HEAD).await?;
+        for (request, used, quota) in [
+            (container, &CONTAINER_USED, &CONTAINER_QUOTA),
+            (account, &ACCOUNT_USED, &ACCOUNT_QUOTA),
+        ] {
+            let answer = self.send(request).await?;
+            match answer.status().as_u16() {
+                200..=299 => {}
+                404 => {
+                    self.make_container().await?;
+                    return Ok(Container::WasMissing);
+                }
+                _ => return Err(refused(&self.place, "an upload", answer).await),
+            }
+            let number = |name| text(answer.headers(), name).and_then(|text| text.parse::<u64>().ok());
+            if let (Some(used), Some(quota)) = (number(used), number(quota))
+                && used.saturating_add(bytes) > quota
+            {
+                return Err(StorageError::Full {
+                    place: self.place.to_string(),
+                    remedy: format!(
+                        "{used} bytes of a quota of {quota} are used, and {bytes} more do not fit; raise the quota, or make room"
+                    ),
+                });
+            }
+        }
+        Ok(Container::IsThere)
     }
 
     async fn put_segments(
@@ -164,6 +223,7 @@ impl Swift {
         };
         undo.with_manifest();
         let mut request = self.request(Method::PUT, &[name.expose()], query).await?;
+        headers.insert(CONTENT_LENGTH, body.len().into());
         *request.headers_mut() = headers;
         *request.body_mut() = Some(body.into());
         let answer = self.send(request).await?;
@@ -178,12 +238,18 @@ impl Swift {
         self.whole(name, size).await
     }
 
-    /// A cluster that knows no manifests takes one for an empty object.
+    /// A dynamic manifest means what the container's listing shows, which may come a little late; a store that knows no
+    /// manifests takes one for an empty object.
     async fn whole(&self, name: &ArtefactName, size: u64) -> Result<(), StorageError> {
-        let found = self.head(name).await?;
-        let length = found.and_then(|headers| text(&headers, &reqwest::header::CONTENT_LENGTH));
-        if length.is_some_and(|length| length == size.to_string()) {
-            return Ok(());
+        for tries in 0..LOOKS {
+            if tries > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            let found = self.head(name).await?;
+            let length = found.and_then(|headers| text(&headers, &CONTENT_LENGTH));
+            if length.is_some_and(|length| length == size.to_string()) {
+                return Ok(());
+            }
         }
         Err(StorageError::Unusable {
             place: self.place.to_string(),
