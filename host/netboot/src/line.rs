@@ -66,7 +66,7 @@ pub enum LineError {
 }
 
 /// Parameters and arguments of a kernel that arrive as they are. Holds no secret by contract: anybody can fetch it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KernelLine(String);
 
 impl KernelLine {

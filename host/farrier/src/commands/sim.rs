@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// TOML file that says what goes wrong on purpose
     #[arg(long)]
     faults: Option<PathBuf>,
+    /// Script that DHCP names to network cards (http://…/boot.ipxe); machines under QEMU see this host as 10.0.2.2
+    #[arg(long, value_name = "URL")]
+    bootfile: Option<String>,
     /// File to append a JSON line per BMC request and boot to
     #[arg(long)]
     trace: Option<PathBuf>,
@@ -55,6 +58,7 @@ pub(super) async fn run(args: Args) -> Result<()> {
     config.servers = args.servers;
     config.listen = args.listen;
     config.trace = args.trace.clone();
+    config.bootfile = args.bootfile.clone();
     if let Some(path) = &args.faults {
         config.faults = Faults::load(path)?;
     }

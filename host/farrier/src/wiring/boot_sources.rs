@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use image::{BootFile, Content, Extent, Kind, Layout, SourceFile, SourceSet};
-use model::{Node, Sha256};
+use model::{Node, ProvisionState, Sha256};
 use runtime::live::{BootMaterial, BootParts, BootSources, Material};
 use runtime::{DriverError, IsoSource};
 use serde_json::Value;
@@ -88,8 +88,38 @@ const INSTANCE: Pair = Pair {
     remedy: "set instance_info/kernel and ramdisk (or boot_iso) on the node, or [images] instance-kernel and instance-ramdisk in farrier.toml",
 };
 
+/// A kernel and a ramdisk, and where each came from.
+#[derive(Default)]
+pub(super) struct FoundPair {
+    /// Both, or none where nothing of the kind is booted.
+    pub(super) files: Option<(SourceFile, SourceFile)>,
+    /// By their digests.
+    pub(super) references: BTreeMap<Sha256, String>,
+}
+
 impl BootSourceWiring {
-    async fn parts(&self, node: &Node, gather: &mut Gather<'_>, pair: &Pair) -> Result<BootMaterial, DriverError> {
+    /// Kernel and ramdisk alone, for a server that boots them over the network.
+    pub(super) async fn pair(&self, node: &Node, purpose: Purpose) -> Result<FoundPair, DriverError> {
+        let mut gather = Gather {
+            sources: &self.sources,
+            references: BTreeMap::new(),
+        };
+        let (kernel, ramdisk) = self.named_pair(node, pair_for(node, purpose))?;
+        let files = (gather.source(&kernel).await?, gather.source(&ramdisk).await?);
+        Ok(FoundPair {
+            files: Some(files),
+            references: gather.references,
+        })
+    }
+
+    /// Whether node or site name both.
+    pub(super) fn names_pair(&self, node: &Node, purpose: Purpose) -> Result<(), String> {
+        let named = self.named_pair(node, pair_for(node, purpose));
+        named.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// References of kernel and ramdisk.
+    fn named_pair(&self, node: &Node, pair: &Pair) -> Result<(String, String), DriverError> {
         let (site_kernel, site_ramdisk) = match pair.place {
             Place::Driver => (&self.images.deploy_kernel, &self.images.deploy_ramdisk),
             Place::Instance => (&self.images.instance_kernel, &self.images.instance_ramdisk),
@@ -98,13 +128,21 @@ impl BootSourceWiring {
             let named = text(node, pair.place, keys).or_else(|| site.as_ref().map(Reference::to_string));
             named.ok_or_else(|| DriverError::NotFound(format!("there is no {what} to boot: {}", pair.remedy)))
         };
+        Ok((
+            named(pair.kernel, site_kernel, "kernel")?,
+            named(pair.ramdisk, site_ramdisk, "ramdisk")?,
+        ))
+    }
+
+    async fn parts(&self, node: &Node, gather: &mut Gather<'_>, pair: &Pair) -> Result<BootMaterial, DriverError> {
+        let (kernel, ramdisk) = self.named_pair(node, pair)?;
         let purpose = match pair.place {
             Place::Driver => Purpose::Ramdisk,
             Place::Instance => Purpose::Instance,
         };
         boot_check::check(&self.images, node, purpose, None).map_err(DriverError::NotFound)?;
-        let kernel = gather.source(&named(pair.kernel, site_kernel, "kernel")?).await?;
-        let ramdisk = gather.source(&named(pair.ramdisk, site_ramdisk, "ramdisk")?).await?;
+        let kernel = gather.source(&kernel).await?;
+        let ramdisk = gather.source(&ramdisk).await?;
         let isolinux = match existing(&self.images.isolinux) {
             Some(path) => Some(gather.boot_file(&path).await?),
             None => None,
@@ -126,6 +164,18 @@ impl BootSourceWiring {
             esp,
             grub_config_path: self.images.grub_config_path.clone(),
         })))
+    }
+}
+
+fn pair_for(node: &Node, purpose: Purpose) -> &'static Pair {
+    let rescued = matches!(
+        node.provision_state,
+        ProvisionState::Rescuing | ProvisionState::RescueWait
+    );
+    match purpose {
+        Purpose::Ramdisk if rescued => &RESCUE,
+        Purpose::Ramdisk => &DEPLOY,
+        Purpose::Instance => &INSTANCE,
     }
 }
 

@@ -3,6 +3,7 @@
 mod boot_check;
 mod boot_sources;
 mod errors;
+mod netboot;
 mod openstack;
 mod owned_bmc;
 mod plugins;

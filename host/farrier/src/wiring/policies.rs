@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use conductor::{
-    BootImage, CallError, Errand, ErrorClass, Observation, Parameter, ParameterValue, Policies,
-};
+use conductor::{BootImage, CallError, Errand, ErrorClass, Observation, Parameter, ParameterValue, Policies};
 use model::take_over::PlanStep;
-use model::{BootMode, Secret};
+use model::{BootInterface, BootMode, Secret};
 use runtime::{CallContext, CallFailure, Called, DriverError, LEASE_ENDING, Runtime, Value};
 use settings::Images;
 
 use super::boot_check::{self, Purpose};
 use super::errors::fail;
+use super::netboot::NetbootWiring;
 
-/// See [`Policies`].
+/// See [`Policies`]. How a node boots decides who carries it out: the site's `vmedia` plugin, or the host itself where it boots
+/// over the network.
 pub(super) struct PolicyWiring {
     pub(super) runtime: Runtime,
+    pub(super) netboot: Arc<NetbootWiring>,
     /// Which boot loaders the site has.
     pub(super) images: Images,
 }
@@ -52,7 +53,7 @@ fn answer<T>(called: Called<T>) -> Result<T, CallError> {
     })
 }
 
-fn of_answer(cause: &DriverError) -> ErrorClass {
+pub(super) fn of_answer(cause: &DriverError) -> ErrorClass {
     match cause {
         DriverError::Other { code, .. } if code == LEASE_ENDING => ErrorClass::LeaseEnding,
         DriverError::Other {
@@ -67,6 +68,9 @@ fn of_answer(cause: &DriverError) -> ErrorClass {
 #[async_trait]
 impl Policies for PolicyWiring {
     async fn check_boot(&self, errand: &Errand, image: BootImage, says: Option<BootMode>) -> Result<(), CallError> {
+        if by_network(errand) {
+            return self.netboot.check_boot(errand).await;
+        }
         let purpose = match image {
             BootImage::Ramdisk => Purpose::Ramdisk,
             BootImage::Instance => Purpose::Instance,
@@ -75,6 +79,9 @@ impl Policies for PolicyWiring {
     }
 
     async fn prepare_ramdisk(&self, errand: &Errand, parameters: &[Parameter]) -> Result<(), CallError> {
+        if by_network(errand) {
+            return self.netboot.prepare_ramdisk(errand, parameters).await;
+        }
         let parameters: Vec<runtime::Parameter> = parameters
             .iter()
             .map(|parameter| runtime::Parameter {
@@ -89,14 +96,23 @@ impl Policies for PolicyWiring {
     }
 
     async fn clean_up_ramdisk(&self, errand: &Errand) -> Result<(), CallError> {
+        if by_network(errand) {
+            return self.netboot.clean_up_ramdisk(errand).await;
+        }
         answer(self.runtime.clean_up_ramdisk(&context(errand)).await)
     }
 
     async fn prepare_instance(&self, errand: &Errand) -> Result<(), CallError> {
+        if by_network(errand) {
+            return self.netboot.prepare_instance(errand).await;
+        }
         answer(self.runtime.prepare_instance(&context(errand)).await)
     }
 
     async fn clean_up_instance(&self, errand: &Errand) -> Result<(), CallError> {
+        if by_network(errand) {
+            return self.netboot.clean_up_instance(errand).await;
+        }
         answer(self.runtime.clean_up_instance(&context(errand)).await)
     }
 
@@ -111,6 +127,10 @@ impl Policies for PolicyWiring {
                 .await,
         )
     }
+}
+
+fn by_network(errand: &Errand) -> bool {
+    errand.node.boot_interface == BootInterface::IloIpxe
 }
 
 fn observed(seen: &Observation) -> runtime::Observation {

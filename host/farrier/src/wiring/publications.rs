@@ -14,9 +14,12 @@ use nodes::{ArtefactRecord, NodeRef, Store};
 use runtime::live::Readers as _;
 use runtime::live::SiteBackend;
 use sources::Sources;
-use storage::{Backend, Embedded, Publication, Published, Reader, Recall, RecallError, Recalled, Renewal, Standing};
+use storage::{
+    Backend, Embedded, Part, Publication, Published, Reader, Recall, RecallError, Recalled, Renewal, Standing,
+};
 
 use super::errors::{fail, of_bmc, of_storage, of_store, with_causes};
+use super::netboot::{self, NetbootWiring, Places};
 use super::readers::Readers;
 use super::records::journalled;
 use super::servers::Servers;
@@ -38,6 +41,8 @@ pub(super) struct PublicationWiring {
     pub(super) servers: Arc<Servers>,
     pub(super) backends: Vec<SiteBackend>,
     pub(super) embedded: Embedded,
+    /// Boot files are in no backend but where it puts them.
+    pub(super) netboot: Arc<NetbootWiring>,
     pub(super) readers: Readers,
     /// Asks whether a URL works.
     pub(super) http: reqwest::Client,
@@ -104,20 +109,24 @@ impl Publications for PublicationWiring {
         let mut seen = Vec::with_capacity(records.len());
         let mut answers = true;
         for record in records {
-            // A BMC that does not answer is not asked on.
-            let slot = match answers {
-                true => tokio::time::timeout(BMC_LOOK, bmc.media(record.kind.device()))
-                    .await
-                    .ok(),
-                false => None,
+            // A BMC that does not answer is not asked on; and what is no medium is in no slot.
+            let slot = match record.kind.device().filter(|_| answers) {
+                Some(device) => {
+                    let slot = tokio::time::timeout(BMC_LOOK, bmc.media(device)).await;
+                    let slot = slot.ok().and_then(Result::ok);
+                    answers = slot.is_some();
+                    slot
+                }
+                None => None,
             };
-            let slot = slot.and_then(Result::ok);
-            answers = slot.is_some();
             let in_slot = slot.is_some_and(|slot| slot.inserted && slot.url.as_deref() == Some(record.url.expose()));
             seen.push(ObservedArtefact {
                 kind: record.kind,
                 backend: record.backend.clone(),
-                url: self.look_at(&record).await,
+                url: match record.kind {
+                    ArtefactKind::Netboot => UrlState::Unknown,
+                    _ => self.look_at(&record).await,
+                },
                 in_slot,
                 expires: record.expires,
                 bytes_read: self.embedded.reads(&record.name).map(|reads| reads.bytes),
@@ -128,6 +137,9 @@ impl Publications for PublicationWiring {
 
     async fn regenerate(&self, errand: &Errand, kind: ArtefactKind) -> Result<bool, CallError> {
         let record = self.record(errand, kind).await?;
+        if kind == ArtefactKind::Netboot {
+            return self.netboot.regenerate(errand, &record).await.map(|()| false);
+        }
         let backend = self.backend(&record.backend)?;
         let reader = self.readers.reader(&errand.node).await;
         let publication = replay(&self.sources, &record, reader).await.map_err(fail)?;
@@ -165,7 +177,9 @@ impl Publications for PublicationWiring {
     async fn reinsert(&self, errand: &Errand, kind: ArtefactKind) -> Result<(), CallError> {
         let record = self.record(errand, kind).await?;
         let bmc = self.servers.of(&errand.node, &errand.tenure).map_err(of_bmc)?;
-        let device = kind.device();
+        let device = kind
+            .device()
+            .ok_or_else(|| fail(format!("{kind} is no medium for any slot")))?;
         if errand.node.provision_state.is_active() && !errand.by_operator && !self.reinsert_active_now {
             let slot = bmc.media(device).await.map_err(of_bmc)?;
             if slot.inserted {
@@ -185,6 +199,9 @@ impl Publications for PublicationWiring {
     }
 
     async fn withdraw(&self, errand: &Errand, kind: ArtefactKind) -> Result<(), CallError> {
+        if kind == ArtefactKind::Netboot {
+            return self.netboot.withdraw(errand).await;
+        }
         let all = self.store.artefacts(&errand.node.id).await.map_err(of_store)?;
         let Some(record) = all.into_iter().find(|record| record.kind == kind) else {
             return Ok(());
@@ -212,7 +229,11 @@ impl Publications for PublicationWiring {
 }
 
 /// Makes a recorded artefact again: same bytes, checked by digest; sources that are gone are fetched again by digest.
-async fn replay(sources: &Arc<Sources>, record: &ArtefactRecord, reader: Reader) -> Result<Publication, String> {
+pub(super) async fn replay(
+    sources: &Arc<Sources>,
+    record: &ArtefactRecord,
+    reader: Reader,
+) -> Result<Publication, String> {
     let recipe = Recipe::from_json(record.recipe.expose().as_bytes()).map_err(|error| with_causes(&error))?;
     let layout = recipe.layout().map_err(|error| with_causes(&error))?;
     if layout.digest() != record.digest {
@@ -242,6 +263,8 @@ pub(super) struct RecallWiring {
     pub(super) readers: Readers,
     /// Ids of the backends that this process serves.
     pub(super) embedded: Vec<String>,
+    /// What it serves under names that can be guessed.
+    pub(super) places: Places,
 }
 
 impl RecallWiring {
@@ -250,12 +273,13 @@ impl RecallWiring {
         let record = found.map_err(|error| RecallError {
             reason: with_causes(&error),
         })?;
-        Ok(record.filter(|record| self.embedded.contains(&record.backend)))
+        Ok(record.filter(|record| self.embedded.contains(&record.backend) || netboot::is_served_here(&record.backend)))
     }
 
     /// Who may fetch a recorded artefact; where that is not limited, the node is not looked up.
     async fn reader(&self, record: &ArtefactRecord) -> Result<Reader, RecallError> {
-        if !self.readers.only_to_bmc {
+        // Boot files are fetched by the server itself.
+        if !self.readers.only_to_bmc || record.kind == ArtefactKind::Netboot {
             return Ok(Reader::default());
         }
         let node = self.store.node(&NodeRef::Id(record.node)).await;
@@ -274,6 +298,9 @@ impl RecallWiring {
 #[async_trait]
 impl Recall for RecallWiring {
     async fn recall(&self, name: &ArtefactName) -> Result<Option<Recalled>, RecallError> {
+        if let Some(entry) = self.places.entry(name) {
+            return Ok(Some(Recalled::of(entry, None)));
+        }
         let Some(record) = self.find(name).await? else {
             return Ok(None);
         };
@@ -284,9 +311,16 @@ impl Recall for RecallWiring {
     }
 
     async fn standing(&self, name: &ArtefactName) -> Result<Standing, RecallError> {
+        if self.places.entry(name).is_some() {
+            return Ok(Standing::Recorded(None));
+        }
         Ok(match self.find(name).await? {
             Some(record) => Standing::Recorded(record.expires),
             None => Standing::Gone,
         })
+    }
+
+    async fn part(&self, path: &str) -> Result<Option<Part>, RecallError> {
+        self.places.find(&*self.store, path).await
     }
 }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::CallbackPolicy;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use api::{AgentPolicy, ApiState, Auth, Users, listen};
 use conductor::{Conductor, ConductorConfig, Hands, LeaseClock, Timeouts};
+use model::BootInterface;
 use nodes::{Sealer, SqliteStore, Store};
 use runtime::live::{Live, LiveWorld, SiteBackend};
 use runtime::{Engine, Runtime};
@@ -21,7 +22,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::boot_check;
+use super::config_drive;
 use super::boot_sources::BootSourceWiring;
+use super::netboot::{self, NetbootWiring, Places};
 use super::plugins::{self, Calls, PluginPages};
 use super::policies::PolicyWiring;
 use super::power::PowerWiring;
@@ -63,6 +66,7 @@ impl bmc::Fence for LeaseFence {
 impl Site {
     /// Opens the store, loads the plugins, joins the site and listens.
     pub(crate) async fn start(settings: Settings) -> Result<Self> {
+        let (boot_interfaces, default_boot_interface) = boot_interfaces(&settings.drivers)?;
         let store = open_store(&settings)?;
         let api_listener = bind(settings.api.listen, "[api] listen").await?;
         let agent_listener = bind(settings.agent.listen, "[agent] listen").await?;
@@ -81,6 +85,7 @@ impl Site {
             sources: Arc::clone(&sources),
             readers,
             embedded: embedded_ids.map(|backend| backend.id.clone()).collect(),
+            places: Places::new(&images_url, settings.netboot.url.is_none()).context("[images] external-url")?,
         };
         let embedded = Embedded::new(EmbeddedConfig {
             base_url: images_url.clone(),
@@ -95,6 +100,19 @@ impl Site {
         let world = world(&settings, &store, &sources, &servers, readers, &backends);
         let runtime = load_plugins(&settings, world, &calls).await?;
 
+        let netboot = Arc::new(NetbootWiring {
+            store: Arc::clone(&store),
+            sources: Arc::clone(&sources),
+            servers: Arc::clone(&servers),
+            boot_sources: BootSourceWiring {
+                sources: Arc::clone(&sources),
+                images: settings.images.clone(),
+            },
+            images: settings.images.clone(),
+            netboot: settings.netboot.clone(),
+            shelf: netboot::shelf(&settings.netboot, &embedded, &images_url),
+        });
+
         let policy = CallbackPolicy {
             require_tls: settings.agent.require_tls,
             networks: settings.agent.callback_networks.clone(),
@@ -103,6 +121,7 @@ impl Site {
             store: Arc::clone(&store),
             policies: Arc::new(PolicyWiring {
                 runtime: runtime.clone(),
+                netboot: Arc::clone(&netboot),
                 images: settings.images.clone(),
             }),
             power: Arc::new(PowerWiring {
@@ -115,6 +134,7 @@ impl Site {
                 servers: Arc::clone(&servers),
                 backends,
                 embedded: embedded.clone(),
+                netboot: Arc::clone(&netboot),
                 readers,
                 http: reqwest::Client::builder()
                     .no_proxy()
@@ -150,12 +170,21 @@ impl Site {
             },
             site: api::Site {
                 has_deploy_ramdisk: settings.images.deploy_kernel.is_some() && settings.images.deploy_ramdisk.is_some(),
+                boot_interfaces,
+                default_boot_interface,
                 public_url: None,
                 tls: settings.api.tls.is_some(),
             },
+            pack_config_drive: Arc::new(config_drive::pack),
             check_boot: {
                 let images = settings.images.clone();
-                Arc::new(move |node| boot_check::check_all(&images, node))
+                Arc::new(move |node| {
+                    boot_check::check_all(&images, node)?;
+                    match node.boot_interface {
+                        BootInterface::IloVirtualMedia => Ok(()),
+                        BootInterface::IloIpxe => netboot.check(node),
+                    }
+                })
             },
             ready: Arc::clone(&ready),
         };
@@ -220,6 +249,30 @@ pub(crate) fn existing_store(settings: &Settings) -> Result<Option<Arc<dyn Store
     }
     let sealer = Sealer::for_store(&settings.secret_key_file, path)?;
     Ok(Some(Arc::new(SqliteStore::open(path, sealer)?)))
+}
+
+/// How the site lets nodes boot, and how those do that do not say. Names of Ironic's that this release does not know are passed
+/// over where others are left.
+fn boot_interfaces(drivers: &settings::Drivers) -> Result<(Vec<BootInterface>, BootInterface)> {
+    let known: Vec<BootInterface> = drivers
+        .boot_interfaces
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    let all = BootInterface::ALL.map(BootInterface::as_str).join(", ");
+    if known.is_empty() && !drivers.boot_interfaces.is_empty() {
+        let names = drivers.boot_interfaces.join(", ");
+        bail!("[drivers] boot-interfaces names only what this release cannot do ({names}); it can: {all}");
+    }
+    let first = known.first().copied().unwrap_or_default();
+    let default = match &drivers.default_boot_interface {
+        None if known.contains(&BootInterface::default()) => BootInterface::default(),
+        None => first,
+        Some(name) => name.parse().map_err(|_| {
+            anyhow!("[drivers] default-boot-interface is `{name}`, which this release cannot do; it can: {all}")
+        })?,
+    };
+    Ok((known, default))
 }
 
 fn open_store(settings: &Settings) -> Result<Arc<dyn Store>> {

@@ -17,6 +17,9 @@ struct Fields {
     /// Logical name
     #[arg(long)]
     name: Option<String>,
+    /// How the server gets what it boots: ilo-virtual-media (the default of a site) or ilo-ipxe
+    #[arg(long = "boot-interface", value_name = "NAME")]
+    boot_interface: Option<String>,
     /// How to reach and boot the server: ilo_address, ilo_username, deploy_kernel, …
     #[arg(long = "driver-info", value_name = "K=V")]
     driver_info: Vec<Field>,
@@ -35,6 +38,12 @@ struct Fields {
 }
 
 impl Fields {
+    /// Those that are one text each.
+    fn texts(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let texts = [("name", &self.name), ("boot_interface", &self.boot_interface)];
+        texts.into_iter().filter_map(|(key, text)| Some((key, text.clone()?)))
+    }
+
     fn groups(self) -> Result<Vec<(&'static str, Vec<Field>)>> {
         let mut driver_info = self.driver_info;
         if let Some(path) = self.bmc_password_file {
@@ -78,8 +87,8 @@ pub(super) async fn create(client: &Client, args: CreateArgs, format: Format) ->
     if let Some(uuid) = args.uuid {
         body.insert("uuid".into(), uuid.into());
     }
-    if let Some(name) = &args.fields.name {
-        body.insert("name".into(), name.as_str().into());
+    for (key, value) in args.fields.texts() {
+        body.insert(key.into(), value.into());
     }
     for (group, fields) in args.fields.groups()? {
         body.insert(group.into(), object(fields));
@@ -106,8 +115,8 @@ pub(crate) struct SetArgs {
 
 pub(super) async fn set(client: &Client, args: SetArgs, format: Format) -> Result<()> {
     let mut patch = Vec::new();
-    if let Some(name) = &args.fields.name {
-        patch.push(json!({ "op": "add", "path": "/name", "value": name }));
+    for (key, value) in args.fields.texts() {
+        patch.push(json!({ "op": "add", "path": format!("/{key}"), "value": value }));
     }
     for (group, fields) in args.fields.groups()? {
         patch.extend(fields.into_iter().map(|field| {
