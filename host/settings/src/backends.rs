@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::Secret;
 
+use crate::entries::{Out, word};
 use crate::openstack::OpenStack;
 use crate::section::{Report, Section};
 use crate::values::{FileMode, HttpUrl};
@@ -153,7 +154,7 @@ pub(crate) const DELIVERY: &[(&str, Delivery)] = &[
 /// The least and the most that stores take as one piece of something bigger: S3's bounds, which Swift's are wider than.
 const PIECES: std::ops::RangeInclusive<u64> = 5 << 20..=5 << 30;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Embedded,
     WebRoot,
@@ -334,5 +335,89 @@ fn access_key_of(section: &Section<'_>, pair: &Secret, session: Option<Secret>) 
             section.problem(key, "must hold the key's identifier and its secret, as ID:SECRET");
             None
         }
+    }
+}
+
+impl Backend {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            id,
+            kind,
+            publish,
+            drivers,
+            place: _,
+        } = self;
+        out.put("id", id);
+        let word_of = match kind {
+            BackendKind::Embedded => Kind::Embedded,
+            BackendKind::WebRoot { .. } => Kind::WebRoot,
+            BackendKind::Swift(_) => Kind::Swift,
+            BackendKind::S3(_) => Kind::S3,
+        };
+        out.put("kind", word(KINDS, &word_of));
+        match kind {
+            BackendKind::Embedded => {}
+            BackendKind::WebRoot { root, url, mode } => {
+                out.put("root", root);
+                out.put("url", url);
+                out.put("mode", format!("{mode:04o}"));
+            }
+            BackendKind::Swift(swift) => swift.write(out),
+            BackendKind::S3(s3) => s3.write(out),
+        }
+        out.put("publish", *publish);
+        let drivers: Vec<_> = drivers.iter().map(|family| word(FAMILIES, family).to_owned()).collect();
+        out.put("drivers", Some(drivers).filter(|drivers| !drivers.is_empty()));
+    }
+}
+
+impl Swift {
+    fn write(&self, out: &mut Out) {
+        let Self {
+            access,
+            container,
+            temp_url_key,
+            lifetime,
+            attempts,
+            segment_size,
+            delivery,
+        } = self;
+        access.write(out);
+        out.put("container", container);
+        out.put("temp-url-key", temp_url_key.as_ref());
+        out.put("lifetime-s", *lifetime);
+        out.put("attempts", *attempts);
+        out.put("segment-size", *segment_size);
+        out.put("delivery", word(DELIVERY, delivery));
+    }
+}
+
+impl S3 {
+    fn write(&self, out: &mut Out) {
+        let Self {
+            endpoint,
+            bucket,
+            region,
+            access_key,
+            ca,
+            path_style,
+            attempts,
+            part_size,
+            delivery,
+        } = self;
+        out.put("endpoint", endpoint);
+        out.put("bucket", bucket);
+        out.put("region", region);
+        let pair = access_key
+            .as_ref()
+            .map(|AccessKey { id, secret, session: _ }| Secret::new(format!("{id}:{}", secret.expose())));
+        out.put("access-key", pair.as_ref());
+        let session = access_key.as_ref().and_then(|key| key.session.as_ref());
+        out.put("session-token", session);
+        out.put("ca", ca.as_ref());
+        out.put("path-style", *path_style);
+        out.put("attempts", *attempts);
+        out.put("part-size", *part_size);
+        out.put("delivery", word(DELIVERY, delivery));
     }
 }

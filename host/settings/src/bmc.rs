@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::entries::Out;
 use crate::section::Section;
 
 /// `[bmc]`
@@ -47,5 +48,20 @@ impl Bmc {
         };
         section.end();
         bmc
+    }
+}
+
+impl Bmc {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self { port, timeout, trust } = self;
+        let (ca, verify) = match trust {
+            BmcTrust::System => (None, true),
+            BmcTrust::File(file) => (Some(file), true),
+            BmcTrust::Anything => (None, false),
+        };
+        out.put("port", *port);
+        out.put("timeout-s", *timeout);
+        out.put("verify", verify);
+        out.put("ca", ca);
     }
 }

@@ -69,20 +69,28 @@ fn collide(left: SocketAddr, right: SocketAddr) -> bool {
 fn waits_outlast_the_lease(settings: &Settings, report: &Report) {
     let conductor = &settings.conductor;
     let lease = conductor.lease;
+    let lease_label = report.label("conductor.lease-s", "[conductor] lease-s");
     let waits = [
         ("deploy-callback-timeout-s", conductor.deploy_callback_timeout),
         ("clean-callback-timeout-s", conductor.clean_callback_timeout),
+        ("rescue-callback-timeout-s", conductor.rescue_callback_timeout),
+        ("inspect-timeout-s", conductor.inspect_timeout),
     ];
     for (key, wait) in waits {
-        if wait <= lease {
-            report.problem(
-                report.origin(&format!("conductor.{key}")),
-                format!(
-                    "[conductor] {key} = {} must be longer than lease-s = {}, or a node fails before anybody can take it over",
-                    wait.as_secs(),
-                    lease.as_secs()
-                ),
-            );
+        if wait > lease {
+            continue;
+        }
+        let name = format!("conductor.{key}");
+        let label = report.label(&name, &format!("[conductor] {key}"));
+        let (wait, lease) = (wait.as_secs(), lease.as_secs());
+        let why = "or a node fails before anybody can take it over";
+        // Whichever somebody set is the one to correct.
+        if report.is_set(&name) {
+            let message = format!("{label} = {wait} must be longer than {lease_label} = {lease}, {why}");
+            report.problem(report.origin(&name), message);
+        } else {
+            let message = format!("{lease_label} = {lease} must be shorter than {label} = {wait}, {why}");
+            report.problem(report.origin("conductor.lease-s"), message);
         }
     }
 }
@@ -119,6 +127,15 @@ fn nodes_can_boot(settings: &Settings, report: &Report) {
     }
 }
 
+/// A regular file that we may read; the reason otherwise.
+pub(crate) fn readable(file: &Path) -> Result<(), String> {
+    match File::open(file).and_then(|file| file.metadata()) {
+        Ok(found) if found.is_file() => Ok(()),
+        Ok(_) => Err("it is not a regular file".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Files that the site names are readable now; better said here than at the first deployment. Defaults are not looked at: a
 /// site may never need them.
 fn files_are_there(settings: &Settings, report: &Report) {
@@ -127,18 +144,11 @@ fn files_are_there(settings: &Settings, report: &Report) {
         if origin == Origin::Default {
             return;
         }
-        let reason = match File::open(file).and_then(|file| file.metadata()) {
-            Ok(found) if found.is_file() => return,
-            Ok(_) => "it is not a regular file".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        let file = file.display();
-        let label = report.label(name, label);
-        let message = format!("{label} cannot be read: {file}: {reason}; put the file there, or correct the path");
-        // What Ironic would have found out at the first deployment must not keep its host from starting.
-        match origin {
-            Origin::Option { .. } => report.warning(origin, message),
-            Origin::Default | Origin::CommandLine(_) | Origin::File { .. } => report.problem(origin, message),
+        if let Err(reason) = readable(file) {
+            let file = file.display();
+            let label = report.label(name, label);
+            let message = format!("{label} cannot be read: {file}: {reason}; put the file there, or correct the path");
+            report.problem(origin, message);
         }
     };
     let api = &settings.api;

@@ -1,5 +1,6 @@
 //! `[drivers]`: which ways of driving a server the site offers.
 
+use crate::entries::Out;
 use crate::section::Section;
 
 /// `[drivers]`
@@ -28,5 +29,19 @@ impl Drivers {
         }
         section.end();
         drivers
+    }
+}
+
+impl Drivers {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            enabled,
+            boot_interfaces,
+            default_boot_interface,
+        } = self;
+        let some = |names: &Vec<String>| Some(names.clone()).filter(|names| !names.is_empty());
+        out.put("enabled", some(enabled));
+        out.put("boot-interfaces", some(boot_interfaces));
+        out.put("default-boot-interface", default_boot_interface.as_ref());
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use model::Secret;
 
+use crate::entries::Out;
 use crate::openstack::OpenStack;
 use crate::section::Section;
 use crate::values::HttpUrl;
@@ -75,5 +76,41 @@ impl GlanceSwift {
         };
         section.end();
         swift
+    }
+}
+
+impl Glance {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            access,
+            attempts,
+            swift,
+        } = self;
+        access.write(out);
+        out.put("attempts", *attempts);
+        out.section("swift", |out| swift.write(out));
+    }
+}
+
+impl GlanceSwift {
+    fn write(&self, out: &mut Out) {
+        let Self {
+            temp_url_key,
+            temp_url_duration,
+            endpoint,
+            api_version,
+            account,
+            account_prefix,
+            container,
+            containers_seed,
+        } = self;
+        out.put("temp-url-key", temp_url_key.as_ref());
+        out.put("temp-url-duration-s", *temp_url_duration);
+        out.put("endpoint", endpoint.as_ref());
+        out.put("api-version", api_version);
+        out.put("account", account.as_ref());
+        out.put("account-prefix", account_prefix);
+        out.put("container", container);
+        out.put("containers-seed", *containers_seed);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use model::Secret;
 
+use crate::entries::{Out, word};
 use crate::machine::Machine;
 use crate::section::Section;
 use crate::serving::Tls;
@@ -337,4 +338,86 @@ pub fn ldlinux_for(isolinux: &Path) -> Vec<PathBuf> {
         "/usr/share/syslinux/ldlinux.c32".into(),
         "/usr/lib/syslinux/bios/ldlinux.c32".into(),
     ]
+}
+
+impl Images {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            listen,
+            external_url,
+            tls,
+            only_to_bmc,
+            cache,
+            servers,
+            isolinux,
+            ldlinux,
+            esp,
+            grub_config_path,
+            deploy_kernel,
+            deploy_ramdisk,
+            rescue_kernel,
+            rescue_ramdisk,
+            by_arch,
+            kernel_append_params,
+            redfish_kernel_append_params,
+            instance_kernel,
+            instance_ramdisk,
+            instance_kernel_append_params,
+            default_boot_mode,
+            machine: _,
+        } = self;
+        out.put("listen", listen.to_string());
+        out.put("external-url", external_url.as_ref());
+        Tls::write(tls.as_ref(), out);
+        out.put("only-to-bmc", *only_to_bmc);
+        out.section("cache", |out| cache.write(out));
+        servers.write(out);
+        out.put("isolinux", isolinux);
+        out.put("ldlinux", ldlinux.as_ref());
+        out.put("esp", esp.as_ref());
+        out.put("grub-config-path", grub_config_path);
+        out.put("deploy-kernel", deploy_kernel.as_ref());
+        out.put("deploy-ramdisk", deploy_ramdisk.as_ref());
+        out.put("rescue-kernel", rescue_kernel.as_ref());
+        out.put("rescue-ramdisk", rescue_ramdisk.as_ref());
+        for (arch, images) in by_arch {
+            out.section(&format!("by-arch.{arch}"), |out| {
+                for (key, reference) in images.entries() {
+                    out.put(key, reference.as_ref());
+                }
+            });
+        }
+        out.put("kernel-append-params", kernel_append_params);
+        out.put("redfish-kernel-append-params", redfish_kernel_append_params);
+        out.put("instance-kernel", instance_kernel.as_ref());
+        out.put("instance-ramdisk", instance_ramdisk.as_ref());
+        out.put("instance-kernel-append-params", instance_kernel_append_params);
+        out.put("default-boot-mode", word(BOOT_MODES, default_boot_mode));
+    }
+}
+
+impl Cache {
+    fn write(&self, out: &mut Out) {
+        let Self {
+            folder: _,
+            max_bytes,
+            max_age,
+        } = self;
+        out.put("max-bytes", *max_bytes);
+        let seconds = max_age.as_secs();
+        match seconds % DAY {
+            0 => out.put("max-age-days", seconds / DAY),
+            _ => out.put("max-age-minutes", seconds / MINUTE),
+        }
+    }
+}
+
+impl ImageServers {
+    fn write(&self, out: &mut Out) {
+        let Self { ca, timeout, account } = self;
+        out.put("server-ca", ca.as_ref());
+        out.put("server-timeout-s", *timeout);
+        out.put("server-user", account.as_ref().map(|account| &account.user));
+        out.put("server-password", account.as_ref().map(|account| &account.password));
+    }
 }

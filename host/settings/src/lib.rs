@@ -30,10 +30,12 @@ mod backends;
 mod bmc;
 mod checks;
 mod drivers;
+mod entries;
 mod glance;
 mod images;
 mod ironic;
 mod machine;
+mod migrate;
 mod nearest;
 mod netboot;
 mod openstack;
@@ -51,9 +53,11 @@ mod values;
 pub use backends::{AccessKey, Backend, BackendKind, Delivery, DriverFamily, S3, Swift};
 pub use bmc::{Bmc, BmcTrust};
 pub use drivers::Drivers;
+pub use entries::{Entry, Plain};
 pub use glance::{Glance, GlanceSwift};
 pub use images::{Account, ArchImages, Cache, DefaultBootMode, ImageServers, Images, expand_default, ldlinux_for};
 pub use machine::Machine;
+pub use migrate::{Migrated, Secrets, SecretsInTheOpen};
 pub use netboot::Netboot;
 pub use openstack::{ApplicationCredential, Credential, Interface, Member, Named, OpenStack};
 pub use plugins::{Limits, Mode, Plugin, Role};
@@ -63,6 +67,7 @@ pub use serving::{Agent, Api, Auth, Tls};
 pub use tree::Origin;
 pub use values::{HttpUrl, Reference};
 
+use entries::Out;
 use section::{Report, Section};
 
 /// Where a site keeps its data if nothing says otherwise.
@@ -223,5 +228,73 @@ impl Settings {
         };
         root.end();
         settings
+    }
+
+    /// Every setting by its full name, as a site file writes it.
+    fn entries(&self) -> Vec<(String, Plain)> {
+        let Self {
+            data_dir,
+            secret_key_file,
+            file_url_allowed_paths,
+            api,
+            agent,
+            store,
+            conductor,
+            images,
+            backends,
+            bmc,
+            drivers,
+            glance,
+            netboot,
+            take_over,
+            plugins,
+            security,
+        } = self;
+        let mut out = Out::default();
+        out.put("data-dir", data_dir);
+        out.put("secret-key-file", secret_key_file);
+        let paths = file_url_allowed_paths
+            .iter()
+            .map(|path| path.to_string_lossy().into_owned());
+        out.put("file-url-allowed-paths", paths.collect::<Vec<_>>());
+        out.section("api", |out| api.write(out));
+        out.section("agent", |out| agent.write(out));
+        out.section("store", |out| store.write(out));
+        out.section("conductor", |out| conductor.write(out));
+        out.section("images", |out| images.write(out));
+        for (place, backend) in (1..).zip(backends) {
+            out.section(&format!("backend.{place}"), |out| backend.write(out));
+        }
+        out.section("netboot", |out| netboot.write(out));
+        out.section("bmc", |out| bmc.write(out));
+        out.section("drivers", |out| drivers.write(out));
+        if let Some(glance) = glance {
+            out.section("glance", |out| glance.write(out));
+        }
+        out.section("take-over", |out| take_over.write(out));
+        for (place, plugin) in (1..).zip(plugins) {
+            out.section(&format!("plugin.{place}"), |out| plugin.write(out));
+        }
+        out.section("security", |out| security.write(out));
+        out.into_entries()
+    }
+}
+
+impl Loaded {
+    /// Every setting, in the order of a site file.
+    pub fn entries(&self) -> Vec<Entry> {
+        let entry = |(name, value): (String, Plain)| Entry {
+            origin: self.origin(&name),
+            name,
+            value,
+        };
+        self.settings.entries().into_iter().map(entry).collect()
+    }
+
+    /// Where a setting came from; a secret, perhaps from a file of its own.
+    fn origin(&self, name: &str) -> Origin {
+        let own = self.origins.get(name).filter(|origin| **origin != Origin::Default);
+        let file = || self.origins.get(&format!("{name}-file"));
+        own.or_else(file).cloned().unwrap_or(Origin::Default)
     }
 }

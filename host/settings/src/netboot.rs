@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::backends::{Backend, BackendKind};
+use crate::entries::Out;
 use crate::images::expand_default;
 use crate::section::Section;
 use crate::values::HttpUrl;
@@ -65,5 +66,31 @@ impl Netboot {
         };
         section.end();
         netboot
+    }
+}
+
+impl Netboot {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            root,
+            url,
+            bios_bootfile,
+            uefi_bootfile,
+            bootfile_by_arch,
+            kernel_append_params,
+            timeout,
+        } = self;
+        out.put("root", root);
+        out.put("url", url.as_ref());
+        out.put("bios-bootfile", bios_bootfile);
+        out.put("uefi-bootfile", uefi_bootfile);
+        out.section("bootfile-by-arch", |out| {
+            for (arch, file) in bootfile_by_arch {
+                out.put(arch, file);
+            }
+        });
+        out.put("kernel-append-params", kernel_append_params);
+        let milliseconds = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        out.put("timeout-ms", milliseconds);
     }
 }

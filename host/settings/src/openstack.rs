@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use model::Secret;
 
+use crate::entries::{Out, word};
 use crate::section::Section;
 use crate::values::HttpUrl;
 
@@ -253,4 +254,73 @@ fn member(section: &mut Section<'_>, keys: &Keys) -> Option<Member> {
         None => Named::Name(domain_name.unwrap_or("Default".into())),
     };
     Some(Member::Name { name, domain })
+}
+
+impl OpenStack {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            auth_url,
+            credential,
+            region,
+            interface,
+            endpoint,
+            ca,
+            verify,
+        } = self;
+        let kind = match credential {
+            Credential::Password { .. } => Kind::Password,
+            Credential::Application { .. } => Kind::Application,
+            Credential::V1 { .. } => Kind::V1,
+            Credential::None => Kind::None,
+        };
+        out.put("auth-type", word(KINDS, &kind));
+        // Without authentication it is the endpoint.
+        out.put("auth-url", Some(auth_url).filter(|_| kind != Kind::None));
+        match credential {
+            Credential::Password {
+                user,
+                password,
+                project,
+            } => {
+                user.write(&USER, out);
+                out.put("password", password);
+                project.write(&PROJECT, out);
+            }
+            Credential::Application { credential, secret } => {
+                match credential {
+                    ApplicationCredential::Id(id) => out.put("application-credential-id", id),
+                    ApplicationCredential::Name { name, user } => {
+                        out.put("application-credential-name", name);
+                        user.write(&USER, out);
+                    }
+                }
+                out.put("application-credential-secret", secret);
+            }
+            Credential::V1 { user, key } => {
+                out.put("username", user);
+                out.put("password", key);
+            }
+            Credential::None => {}
+        }
+        out.put("region", region.as_ref());
+        out.put("interface", word(INTERFACES, interface));
+        out.put("endpoint", endpoint.as_ref());
+        out.put("ca", ca.as_ref());
+        out.put("verify", *verify);
+    }
+}
+
+impl Member {
+    fn write(&self, keys: &Keys, out: &mut Out) {
+        match self {
+            Self::Id(id) => out.put(keys.id, id),
+            Self::Name { name, domain } => {
+                out.put(keys.name, name);
+                match domain {
+                    Named::Id(id) => out.put(keys.domain_id, id),
+                    Named::Name(name) => out.put(keys.domain, name),
+                }
+            }
+        }
+    }
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use model::Digest;
 use serde_json::Value;
 
+use crate::entries::{Out, word};
 use crate::nearest::nearest;
 use crate::section::Section;
 use crate::tree::{Item, Origin, Raw, Table};
 use crate::values::{Size, shown};
 
-/// One plugin of the site.
-#[derive(Clone, PartialEq, Debug)]
+/// One plugin of the site. Two are the same wherever they are in their files.
+#[derive(Clone, Debug)]
 pub struct Plugin {
     /// What it is used for.
     pub role: Role,
@@ -36,6 +37,27 @@ pub struct Plugin {
     pub origin: Origin,
     /// Which one it is in the file, from 1.
     pub(crate) place: usize,
+}
+
+impl PartialEq for Plugin {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |plugin: &Self| {
+            let Self {
+                role,
+                component,
+                digest,
+                facts,
+                mode,
+                grant,
+                limits,
+                settings,
+                origin: _,
+                place: _,
+            } = plugin.clone();
+            (role, component, digest, facts, mode, grant, limits, settings)
+        };
+        parts(self) == parts(other)
+    }
 }
 
 /// What a plugin is used for.
@@ -66,6 +88,8 @@ pub enum Mode {
     /// They are compared with those of the one that decides.
     Shadow,
 }
+
+const MODES: &[(&str, Mode)] = &[("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
 
 /// Bounds of each call; `None` = the plugin host's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,8 +128,7 @@ fn plugin(mut section: Section<'_>, place: usize) -> Option<Plugin> {
     let digest = section.value("digest");
     let facts = section.section("match");
     let facts = conditions(facts);
-    let modes = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
-    let mode = section.choice("mode", &modes).unwrap_or(Mode::Enforce);
+    let mode = section.choice("mode", MODES).unwrap_or(Mode::Enforce);
     let grant = section.item("grant").and_then(|item| grant(&section, item));
     let limits = limits(section.section("limits"));
     let settings = section.item("settings");
@@ -226,5 +249,64 @@ fn json(raw: Raw) -> Value {
             let entries = entries.into_iter();
             Value::Object(entries.map(|(key, item)| (key, json(item.raw))).collect())
         }
+    }
+}
+
+impl Plugin {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            role,
+            component,
+            digest,
+            facts,
+            mode,
+            grant,
+            limits,
+            settings,
+            origin: _,
+            place: _,
+        } = self;
+        out.put("role", word(ROLES, role));
+        out.put("component", component);
+        out.put("digest", digest.as_ref().map(ToString::to_string));
+        let facts: serde_json::Map<String, Value> = facts
+            .iter()
+            .map(|(fact, value)| (fact.clone(), value.as_str().into()))
+            .collect();
+        out.put(
+            "match",
+            Some(Value::Object(facts)).filter(|facts| *facts != Value::Object(Default::default())),
+        );
+        out.put("mode", word(MODES, mode));
+        out.put("grant", grant.clone());
+        out.section("limits", |out| limits.write(out));
+        out.put(
+            "settings",
+            Some(settings.clone()).filter(|given| *given != Value::Object(Default::default())),
+        );
+    }
+}
+
+impl Limits {
+    fn write(&self, out: &mut Out) {
+        let Self {
+            memory,
+            cpu,
+            wall,
+            host_calls,
+            host_bytes,
+            handles,
+            log_bytes,
+        } = self;
+        out.put("memory", *memory);
+        out.put(
+            "cpu-ms",
+            cpu.map(|cpu| u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX)),
+        );
+        out.put("wall-s", *wall);
+        out.put("host-calls", *host_calls);
+        out.put("host-bytes", *host_bytes);
+        out.put("handles", *handles);
+        out.put("log-bytes", *log_bytes);
     }
 }

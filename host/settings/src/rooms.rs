@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::ConductorName;
 
+use crate::entries::{Out, word};
 use crate::machine::Machine;
 use crate::section::Section;
 use crate::values::HttpUrl;
@@ -183,10 +184,11 @@ pub enum Reinsert {
     Now,
 }
 
+const REINSERT: &[(&str, Reinsert)] = &[("at-next-reset", Reinsert::AtNextReset), ("now", Reinsert::Now)];
+
 impl TakeOver {
     pub(crate) fn take(mut section: Section<'_>) -> Self {
-        let choices = [("at-next-reset", Reinsert::AtNextReset), ("now", Reinsert::Now)];
-        let reinsert_active = section.choice("reinsert-active", &choices);
+        let reinsert_active = section.choice("reinsert-active", REINSERT);
         section.end();
         Self {
             reinsert_active: reinsert_active.unwrap_or(Reinsert::AtNextReset),
@@ -209,5 +211,78 @@ impl Security {
         Self {
             allow_local_addresses: allow.unwrap_or(false),
         }
+    }
+}
+
+impl Store {
+    pub(crate) fn write(&self, out: &mut Out) {
+        match self {
+            Self::Sqlite { path: _ } => out.put("kind", "sqlite"),
+            Self::Etcd {
+                endpoints,
+                ca,
+                client,
+                prefix,
+            } => {
+                out.put("kind", "etcd");
+                out.put(
+                    "endpoints",
+                    endpoints.iter().map(HttpUrl::to_string).collect::<Vec<_>>(),
+                );
+                out.put("ca", ca.as_ref());
+                out.put("certificate", client.as_ref().map(|tls| &tls.certificate));
+                out.put("key", client.as_ref().map(|tls| &tls.key));
+                out.put("prefix", prefix);
+            }
+        }
+    }
+}
+
+impl Conductor {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            name,
+            group,
+            lease,
+            deploy_callback_timeout,
+            clean_callback_timeout,
+            rescue_callback_timeout,
+            inspect_timeout,
+            prepare_timeout,
+            fetch_alarm,
+            power_timeout,
+            soft_power_off_timeout,
+            workers,
+            automated_clean,
+            power_sync_interval,
+        } = self;
+        out.put("name", name.as_str());
+        out.put("group", group);
+        out.put("lease-s", *lease);
+        out.put("deploy-callback-timeout-s", *deploy_callback_timeout);
+        out.put("clean-callback-timeout-s", *clean_callback_timeout);
+        out.put("rescue-callback-timeout-s", *rescue_callback_timeout);
+        out.put("inspect-timeout-s", *inspect_timeout);
+        out.put("prepare-timeout-s", *prepare_timeout);
+        out.put("fetch-alarm-s", fetch_alarm.unwrap_or_default());
+        out.put("power-timeout-s", *power_timeout);
+        out.put("soft-power-off-timeout-s", *soft_power_off_timeout);
+        out.put("workers", u64::try_from(*workers).unwrap_or(u64::MAX));
+        out.put("automated-clean", *automated_clean);
+        out.put("power-sync-interval-s", *power_sync_interval);
+    }
+}
+
+impl TakeOver {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self { reinsert_active } = self;
+        out.put("reinsert-active", word(REINSERT, reinsert_active));
+    }
+}
+
+impl Security {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self { allow_local_addresses } = self;
+        out.put("allow-local-addresses", *allow_local_addresses);
     }
 }

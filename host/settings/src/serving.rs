@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::Network;
 
+use crate::entries::Out;
 use crate::machine::Machine;
 use crate::section::Section;
 use crate::values::HttpUrl;
@@ -139,5 +140,53 @@ impl Agent {
         } else {
             self.urls.iter().map(HttpUrl::to_string).collect()
         }
+    }
+}
+
+impl Tls {
+    /// Also where there is none.
+    pub(crate) fn write(tls: Option<&Self>, out: &mut Out) {
+        out.put("tls-certificate", tls.map(|tls| &tls.certificate));
+        out.put("tls-key", tls.map(|tls| &tls.key));
+    }
+}
+
+impl Api {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            listen,
+            auth,
+            tls,
+            public_url,
+        } = self;
+        out.put("listen", listen.to_string());
+        let (kind, htpasswd) = match auth {
+            Auth::None => ("none", None),
+            Auth::HttpBasic { htpasswd } => ("http_basic", Some(htpasswd)),
+        };
+        out.put("auth", kind);
+        out.put("htpasswd", htpasswd);
+        Tls::write(tls.as_ref(), out);
+        out.put("public-url", public_url.as_ref());
+    }
+}
+
+impl Agent {
+    pub(crate) fn write(&self, out: &mut Out) {
+        let Self {
+            listen,
+            urls,
+            callback_networks,
+            require_tls,
+            heartbeat_timeout,
+            machine: _,
+        } = self;
+        out.put("listen", listen.to_string());
+        let urls: Vec<_> = urls.iter().map(HttpUrl::to_string).collect();
+        out.put("urls", Some(urls).filter(|urls| !urls.is_empty()));
+        let networks = callback_networks.iter().map(Network::to_string);
+        out.put("callback-networks", networks.collect::<Vec<_>>());
+        out.put("require-tls", *require_tls);
+        out.put("heartbeat-timeout-s", *heartbeat_timeout);
     }
 }

@@ -135,6 +135,20 @@ impl Table {
         }
     }
 
+    /// Takes a setting out by its full name.
+    pub(crate) fn remove(&mut self, name: &str) {
+        match name.split_once('.') {
+            None => {
+                self.entries.remove(name);
+            }
+            Some((table, rest)) => {
+                if let Some(Raw::Table(below)) = self.entries.get_mut(table).map(|item| &mut item.raw) {
+                    below.remove(rest);
+                }
+            }
+        }
+    }
+
     /// Puts what `over` sets in the place of what is here; tables are merged, lists replaced.
     pub(crate) fn overlay(&mut self, over: Self) {
         for (key, item) in over.entries {

@@ -4,9 +4,10 @@ use model::Secret;
 
 use super::draft::{Draft, Range};
 use super::site::{certificate, truth};
+use crate::checks::readable;
 use crate::images::{KERNEL_APPEND_PARAMS, expand_default};
-use crate::tree::Raw;
-use crate::values::is_image_id;
+use crate::tree::{Item, Origin, Raw};
+use crate::values::{FromItem as _, Reference, is_image_id};
 
 const MIB: i64 = 1 << 20;
 
@@ -21,8 +22,8 @@ pub(super) fn translate(draft: &mut Draft<'_>) {
 }
 
 fn boot_loaders(draft: &mut Draft<'_>) {
-    draft.copy("DEFAULT", "isolinux_bin", "images.isolinux");
-    draft.copy("DEFAULT", "ldlinux_c32", "images.ldlinux");
+    reference(draft, "DEFAULT", "isolinux_bin", "images.isolinux");
+    reference(draft, "DEFAULT", "ldlinux_c32", "images.ldlinux");
     match draft.text("conductor", "bootloader") {
         Some(_) => reference(draft, "conductor", "bootloader", "images.esp"),
         None => reference(draft, "DEFAULT", "esp_image", "images.esp"),
@@ -34,12 +35,39 @@ fn boot_loaders(draft: &mut Draft<'_>) {
     draft.copy("ilo", "default_boot_mode", "images.default-boot-mode");
 }
 
-/// An option that names an image: by its URL, or by its identifier in Glance.
+/// An option that names an image or a boot loader: by its URL, its path, or its identifier in Glance.
 fn reference(draft: &mut Draft<'_>, group: &'static str, name: &'static str, setting: &str) {
-    if let Some(text) = draft.text(group, name) {
-        let raw = Raw::Text(image_reference(text));
-        draft.put(setting, raw, draft.origin(group, name));
+    let Some(text) = draft.text(group, name).map(image_reference) else {
+        return;
+    };
+    let origin = draft.origin(group, name);
+    if is_there(draft, &text, &origin) {
+        draft.put(setting, Raw::Text(text), origin);
     }
+}
+
+/// Not so for a file that is missing, which is told of: Ironic finds that out at the first deployment that needs it, and a
+/// host that starts with it must start with us. What is no reference at all is refused where it is read.
+fn is_there(draft: &Draft<'_>, text: &str, origin: &Origin) -> bool {
+    let item = Item {
+        raw: Raw::Text(text.to_owned()),
+        origin: origin.clone(),
+    };
+    let Ok(Reference::File(path)) = Reference::from_item(&item) else {
+        return true;
+    };
+    let Err(reason) = readable(&path) else {
+        return true;
+    };
+    let label = origin.option().unwrap_or_default();
+    draft.report.warning(
+        origin.clone(),
+        format!(
+            "{label} is left out: {}: {reason}; put the file there and start again, or correct the path",
+            path.display()
+        ),
+    );
+    false
 }
 
 fn image_reference(text: &str) -> String {
@@ -68,6 +96,10 @@ fn ramdisks(draft: &mut Draft<'_>) {
             [true, true] => {
                 reference(draft, "conductor", kernel, settings[0]);
                 reference(draft, "conductor", ramdisk, settings[1]);
+                // One of them is missing, which has been told: the other one alone boots nothing.
+                if draft.tree.find(settings[0]).is_some() != draft.tree.find(settings[1]).is_some() {
+                    settings.map(|setting| draft.tree.remove(setting));
+                }
             }
             [false, false] => {}
             [has_kernel, _] => {
@@ -101,8 +133,11 @@ fn by_arch(draft: &mut Draft<'_>) {
                 draft.report.warning(origin.clone(), message);
                 continue;
             }
-            let raw = Raw::Text(image_reference(&text));
-            draft.put(&format!("images.by-arch.{arch}.{setting}"), raw, origin.clone());
+            let text = image_reference(&text);
+            if is_there(draft, &text, &origin) {
+                let setting = format!("images.by-arch.{arch}.{setting}");
+                draft.put(&setting, Raw::Text(text), origin.clone());
+            }
         }
     }
 }

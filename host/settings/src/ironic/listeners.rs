@@ -106,9 +106,14 @@ fn has_passwords(draft: &mut Draft<'_>) -> bool {
     draft.put("api.auth", Raw::Text(auth.to_owned()), origin.clone());
     if basic {
         let file = draft.text_or_default("DEFAULT", "http_basic_auth_user_file").to_owned();
-        let named = match draft.origin("DEFAULT", "http_basic_auth_user_file") {
-            Origin::Default => origin,
-            set => set,
+        let named = match (draft.origin("DEFAULT", "http_basic_auth_user_file"), origin) {
+            // The default counts since passwords were asked for there.
+            (Origin::Default, Origin::Option { file, line, .. }) => Origin::Option {
+                file,
+                line,
+                option: "[DEFAULT] http_basic_auth_user_file".into(),
+            },
+            (set, _) => set,
         };
         draft.put("api.htpasswd", Raw::Text(file), named);
     }

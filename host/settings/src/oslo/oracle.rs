@@ -122,7 +122,7 @@ fn declared(opt: &Opt) -> Json {
     json!({"group": opt.group, "name": opt.name, "kind": kind, "default": opt.default, "others": others})
 }
 
-fn as_json(value: &Value) -> Json {
+pub(crate) fn as_json(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
         Value::Text(text) => json!(text),

@@ -215,5 +215,7 @@ pub(super) const ROWS: &[Row] = &[
     instead("DEFAULT", "backdoor_port", "there is none"),
     instead("DEFAULT", "backdoor_socket", "there is none"),
     instead("DEFAULT", "config_source", "settings are read from files"),
+    instead("DEFAULT", "config_file", "name each file by --ironic-conf"),
+    instead("DEFAULT", "config_dir", "name each folder by --ironic-conf"),
     instead("DEFAULT", "shell_completion", "completions are the command line's"),
 ];

@@ -1,6 +1,6 @@
 //! `[glance]`, beside the credentials
 
-use super::{Row, instead, read, renamed};
+use super::{Row, former, instead, read};
 use crate::oslo::option::Kind;
 
 const OWN_URL: &str = "each temporary URL is signed anew";
@@ -11,7 +11,7 @@ pub(super) const ROWS: &[Row] = &[
         "deprecated: use endpoint_override, which wins; the first one is taken",
     ),
     read("glance", "num_retries", Kind::Whole(None, None), Some("0"))
-        .called(&[renamed("glance", "glance_num_retries")])
+        .called(&[former("glance", "glance_num_retries")])
         .how("glance.attempts", "and one, if it is set"),
     read("glance", "swift_temp_url_key", Kind::Text, None)
         .secret()
