@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bmc;
 mod cache;
 mod config;
 mod demo;
@@ -20,6 +21,8 @@ pub(crate) enum Command {
     Demo(demo::Args),
     /// Work with nodes
     Node(Box<node::Args>),
+    /// Talk to one BMC by hand: what it speaks, what it holds, what it is told
+    Bmc(Box<bmc::Args>),
     /// Try plugins out
     #[command(subcommand)]
     Plugin(plugin::Command),
@@ -39,6 +42,7 @@ impl Command {
             Self::Serve(args) => serve::run(args).await,
             Self::Demo(args) => demo::run(args).await,
             Self::Node(command) => node::run(*command).await,
+            Self::Bmc(args) => bmc::run(*args).await,
             Self::Plugin(command) => plugin::run(command).await,
             Self::Image(command) => image::run(command).await,
             Self::Cache(command) => cache::run(command).await,

@@ -237,9 +237,11 @@ impl Session for LiveSession {
                     body,
                 }))
             }
-            HostCall::Ribcl { .. } => Err(DriverError::Unsupported(
-                "this BMC is spoken to by Redfish, which has no RIBCL commands".to_owned(),
-            )),
+            HostCall::Ribcl { command, attributes } => {
+                let bmc = self.bmc().await?;
+                let xml = bmc.raw_ribcl(command, attributes).await.map_err(bmc_error)?;
+                self.scrub(xml).await.map(Reply::Text)
+            }
             _ => Err(unexpected(call)),
         }
     }
