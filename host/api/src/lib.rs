@@ -28,4 +28,4 @@ mod version;
 pub use agent::{AcceptHeartbeat, AgentPolicy};
 pub use auth::{Auth, Users, UsersError};
 pub use router::{agent_router, router, serve};
-pub use state::{ApiState, CheckBoot, Plugins, Site, Wake};
+pub use state::{ApiState, CheckBoot, PackConfigDrive, Plugins, Site, Wake};

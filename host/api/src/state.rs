@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
-use model::{BootInterface, Node, NodeId};
+use conductor::config_drive::Parts;
+use model::{BootInterface, Node, NodeId, Secret};
 use nodes::{NodeRef, Record, Store};
 use storage::Embedded;
 
@@ -17,6 +18,9 @@ pub type Wake = Arc<dyn Fn(&NodeId) + Send + Sync>;
 
 /// See [`ApiState::check_boot`]. It looks at no more than the record and the site's files.
 pub type CheckBoot = Arc<dyn Fn(&Node) -> Result<(), String> + Send + Sync>;
+
+/// See [`ApiState::pack_config_drive`]. The result is as agents take it.
+pub type PackConfigDrive = Arc<dyn Fn(&Node, &Parts) -> Result<Secret, String> + Send + Sync>;
 
 /// Plugins and their calls, as the binary's plugin runtime knows them.
 #[async_trait]
@@ -71,6 +75,8 @@ pub struct ApiState {
     pub site: Site,
     /// Whether the site can make what a node's firmware boots, or why not.
     pub check_boot: CheckBoot,
+    /// Makes a config drive of what stands in it, or says why that cannot be.
+    pub pack_config_drive: PackConfigDrive,
     /// This process takes part in the work (it joined, and its lease holds).
     pub ready: Arc<AtomicBool>,
 }

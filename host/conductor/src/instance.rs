@@ -1,9 +1,10 @@
 //! What a node's `instance_info` asks to deploy, checked before anything is touched. Pure.
 
-use agent::ImageInfo;
 use model::{BootInterface, Driver, Node, Secret};
 use serde_json::Value;
-use url::Url;
+
+use crate::config_drive;
+use crate::wanted::{WantedImage, wanted};
 
 /// Key of the config drive among a node's secrets.
 pub(crate) const CONFIG_DRIVE: &str = "configdrive";
@@ -12,12 +13,12 @@ pub(crate) const CONFIG_DRIVE: &str = "configdrive";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Instance {
     /// Written by the ramdisk; `None` = the instance runs from its boot ISO alone.
-    pub(crate) image: Option<ImageInfo>,
+    pub(crate) image: Option<WantedImage>,
 }
 
 /// Something that a deployment needs is missing or unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot deploy: {place} {problem}; set it on the node (`farrier node set`, or PATCH of /{place})")]
+#[error("cannot deploy: {place} {problem}{}", remedy(.place))]
 pub struct InstanceError {
     /// Which field ("instance_info/image_source").
     pub place: String,
@@ -25,14 +26,27 @@ pub struct InstanceError {
     pub problem: String,
 }
 
-/// Whether a node could be deployed as it is described; for `GET …/validate` and before a deployment.
-pub fn validate_instance(node: &Node) -> Result<(), InstanceError> {
-    instance(node, node.secrets.get(CONFIG_DRIVE)).map(|_| ())
+/// Where to mend it; a config drive is no field of the node but comes with the request.
+fn remedy(place: &str) -> String {
+    match place {
+        "configdrive" => String::new(),
+        _ => format!("; set it on the node (`farrier node set`, or PATCH of /{place})"),
+    }
 }
 
-/// What to deploy. `config_drive`: the one that is to go with it.
-pub(crate) fn instance(node: &Node, config_drive: Option<&Secret>) -> Result<Instance, InstanceError> {
-    let image = image(node)?;
+/// Whether a node could be deployed as it is described; for `GET …/validate`.
+pub fn validate_instance(node: &Node) -> Result<(), InstanceError> {
+    validate_with(node, None)
+}
+
+/// The same with the config drive that is to go with it, where a request gives one.
+pub fn validate_with(node: &Node, config_drive: Option<&Secret>) -> Result<(), InstanceError> {
+    instance(node, config_drive.or_else(|| node.secrets.get(CONFIG_DRIVE))).map(|_| ())
+}
+
+/// What to deploy. `drive`: the config drive that is to go with it.
+pub(crate) fn instance(node: &Node, drive: Option<&Secret>) -> Result<Instance, InstanceError> {
+    let image = wanted(node)?;
     match node.driver {
         Driver::AgentIlo if image.is_none() => {
             return Err(missing("image_source", "is not set: the URL of the image to write"));
@@ -40,8 +54,12 @@ pub(crate) fn instance(node: &Node, config_drive: Option<&Secret>) -> Result<Ins
         Driver::AgentIlo => {}
         Driver::IscsiIlo => boot_source(node)?,
     }
-    if let Some(drive) = config_drive {
-        check_config_drive(drive, image.is_some())?;
+    if let Some(drive) = drive {
+        config_drive::check(drive)?;
+        if image.is_none() {
+            let problem = "is given, but there is no image_source and so no disk to write it to";
+            return Err(config_drive::wrong(problem));
+        }
     }
     Ok(Instance { image })
 }
@@ -73,118 +91,8 @@ fn boot_source(node: &Node) -> Result<(), InstanceError> {
     }
 }
 
-fn image(node: &Node) -> Result<Option<ImageInfo>, InstanceError> {
-    let Some(source) = text(node, "image_source")? else {
-        return Ok(None);
-    };
-    let url = Url::parse(source).ok();
-    if !url.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) {
-        return Err(missing(
-            "image_source",
-            "is no http(s) URL, and the ramdisk fetches the image by itself",
-        ));
-    }
-    if let Some(format) = text(node, "image_disk_format")?.filter(|format| *format != "raw") {
-        let problem = format!(
-            "is `{}`, but only raw images are written; convert it (qemu-img convert -O raw)",
-            cut(format)
-        );
-        return Err(missing("image_disk_format", &problem));
-    }
-    if let Some(kind) = text(node, "image_type")?.filter(|kind| !matches!(*kind, "whole-disk" | "whole-disk-image")) {
-        let problem = format!("is `{}`, but only whole-disk images are written", cut(kind));
-        return Err(missing("image_type", &problem));
-    }
-    let (os_hash, checksum) = digest(node)?;
-    Ok(Some(ImageInfo {
-        id: source
-            .rsplit('/')
-            .next()
-            .unwrap_or("image")
-            .split('?')
-            .next()
-            .map(cut)
-            .unwrap_or_default(),
-        urls: vec![source.to_owned()],
-        os_hash,
-        checksum,
-        node: node.id,
-    }))
-}
-
-/// Hash algorithm with value, and the bare checksum.
-type Digests = (Option<(String, String)>, Option<String>);
-
-fn digest(node: &Node) -> Result<Digests, InstanceError> {
-    let algorithm = text(node, "image_os_hash_algo")?;
-    let value = text(node, "image_os_hash_value")?;
-    let checksum = text(node, "image_checksum")?;
-    let is_hex = |text: &str| text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    match (algorithm, value, checksum) {
-        (Some(algorithm), Some(value), _) => {
-            let length = match algorithm {
-                "sha256" => 64,
-                "sha512" => 128,
-                other => {
-                    let problem = format!("is `{}`; use sha256 or sha512", cut(other));
-                    return Err(missing("image_os_hash_algo", &problem));
-                }
-            };
-            if value.len() != length || !is_hex(value) {
-                let problem = format!("is not {length} hexadecimal digits, as a {algorithm} is");
-                return Err(missing("image_os_hash_value", &problem));
-            }
-            Ok((Some((algorithm.to_owned(), value.to_ascii_lowercase())), None))
-        }
-        (Some(_), None, _) => Err(missing("image_os_hash_value", "is not set, but image_os_hash_algo is")),
-        (None, Some(_), _) => Err(missing("image_os_hash_algo", "is not set, but image_os_hash_value is")),
-        (None, None, Some(checksum)) if is_hex(checksum) => {
-            let checksum = checksum.to_ascii_lowercase();
-            match checksum.len() {
-                64 => Ok((Some(("sha256".to_owned(), checksum.clone())), Some(checksum))),
-                128 => Ok((Some(("sha512".to_owned(), checksum.clone())), Some(checksum))),
-                32 => Ok((None, Some(checksum))),
-                _ => Err(missing(
-                    "image_checksum",
-                    "is no MD5, SHA-256 or SHA-512 in hexadecimal digits",
-                )),
-            }
-        }
-        (None, None, Some(_)) => Err(missing("image_checksum", "is no digest in hexadecimal digits")),
-        (None, None, None) => Err(missing(
-            "image_os_hash_value",
-            "is not set: give image_os_hash_algo (sha256) and image_os_hash_value, or image_checksum",
-        )),
-    }
-}
-
-/// Agents take a URL, or the base64 of a gzip'd image; both go through unchanged.
-fn check_config_drive(drive: &Secret, image: bool) -> Result<(), InstanceError> {
-    let error = |problem: &str| InstanceError {
-        place: "configdrive".to_owned(),
-        problem: problem.to_owned(),
-    };
-    let text = drive.expose().trim();
-    if !image {
-        return Err(error(
-            "is given, but there is no image_source and so no disk to write it to",
-        ));
-    }
-    if text.starts_with('{') {
-        return Err(error(
-            "is given as JSON; give the base64 of a gzip'd ISO 9660 image (mkisofs -V config-2), or its URL",
-        ));
-    }
-    let is_url = text.starts_with("http://") || text.starts_with("https://");
-    let base64 = |c: u8| c.is_ascii_alphanumeric() || b"+/=\n\r".contains(&c);
-    if text.is_empty() || (!is_url && !text.bytes().all(base64)) {
-        return Err(error("is neither base64 nor an http(s) URL"));
-    }
-    Ok(())
-}
-
 /// A text of `instance_info`; empty and null count as not set.
-fn text<'a>(node: &'a Node, key: &str) -> Result<Option<&'a str>, InstanceError> {
+pub(crate) fn text<'a>(node: &'a Node, key: &str) -> Result<Option<&'a str>, InstanceError> {
     match node.instance_info.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.is_empty() => Ok(None),
@@ -193,14 +101,14 @@ fn text<'a>(node: &'a Node, key: &str) -> Result<Option<&'a str>, InstanceError>
     }
 }
 
-fn missing(key: &str, problem: &str) -> InstanceError {
+pub(crate) fn missing(key: &str, problem: &str) -> InstanceError {
     InstanceError {
         place: format!("instance_info/{key}"),
         problem: problem.to_owned(),
     }
 }
 
-fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
@@ -236,11 +144,6 @@ mod tests {
             ),
             (
                 Driver::AgentIlo,
-                json!({"image_source": "file:///a.raw"}),
-                "instance_info/image_source",
-            ),
-            (
-                Driver::AgentIlo,
                 json!({"image_source": "glance-uuid"}),
                 "instance_info/image_source",
             ),
@@ -271,12 +174,12 @@ mod tests {
             ),
             (
                 Driver::AgentIlo,
-                json!({"image_source": url, "image_checksum": "http://h/sums"}),
+                json!({"image_source": url, "image_checksum": "ftp://h/sums"}),
                 "instance_info/image_checksum",
             ),
             (
                 Driver::AgentIlo,
-                json!({"image_source": url, "image_checksum": sha, "image_disk_format": "qcow2"}),
+                json!({"image_source": url, "image_checksum": sha, "image_disk_format": "vmdk"}),
                 "instance_info/image_disk_format",
             ),
             (
@@ -307,7 +210,7 @@ mod tests {
         let sha = "AB".repeat(32);
         let info = json!({"image_source": "http://10.1.0.1/d/a.raw?sig=s3cret", "image_checksum": sha});
         let found = instance(&with(Driver::AgentIlo, info), None).unwrap();
-        let image = found.image.unwrap();
+        let image = found.image.unwrap().direct().unwrap();
         assert_eq!(image.os_hash, Some(("sha256".to_owned(), sha.to_lowercase())));
         assert_eq!(image.id, "a.raw");
 
@@ -334,20 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn a_config_drive_must_be_what_agents_take() {
+    fn a_config_drive_must_be_what_agents_take_and_needs_a_disk() {
         let info = json!({"image_source": "http://h/a.raw", "image_checksum": "ab".repeat(32)});
         let node = with(Driver::AgentIlo, info);
-        for (drive, good) in [
-            ("H4sIAAAAAAAA/w==", true),
-            ("http://h/drive", true),
-            (r#"{"meta_data": {}}"#, false),
-            ("", false),
-            ("not base64!", false),
-        ] {
-            let outcome = instance(&node, Some(&Secret::new(drive)));
-            assert_eq!(outcome.is_ok(), good, "{drive}: {outcome:?}");
-        }
+        let drive = |text| Some(Secret::new(text));
+        assert!(validate_with(&node, drive("H4sIAAAAAAAA/w==").as_ref()).is_ok());
+        let error = validate_with(&node, drive("not base64!").as_ref()).unwrap_err();
+        assert!(!error.to_string().contains("farrier node set"), "{error}");
         let iso = with(Driver::IscsiIlo, json!({"boot_iso": "http://h/i.iso"}));
-        assert!(instance(&iso, Some(&Secret::new("H4sI"))).is_err());
+        assert!(validate_with(&iso, drive("H4sI").as_ref()).is_err());
     }
 }

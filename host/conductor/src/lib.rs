@@ -5,6 +5,7 @@
 //! named on the record before it begins, so that a successor can go on from there. What a user asks for arrives as a wish on
 //! the record; handlers of the API check it with [`machine::accepts`] and heartbeats with [`heartbeat::accept`].
 
+pub mod config_drive;
 mod decide;
 mod hands;
 pub mod heartbeat;
@@ -22,7 +23,7 @@ pub use hands::{
     BootImage, CallError, Errand, ErrorClass, Observation, ObservedArtefact, Parameter, ParameterValue, Policies,
     Power, Publications,
 };
-pub use instance::{InstanceError, validate_instance};
+pub use instance::{InstanceError, validate_instance, validate_with};
 pub use lease::LeaseClock;
 pub use run::{Conductor, ConductorConfig, Hands, Running, StartError, Timeouts, Waker};
 pub use schedule::home;

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use conductor::config_drive::Given;
 use conductor::machine;
 use model::{Node, PowerAction, ProvisionState, Secret, Verb, Wish};
 use serde_json::Value;
@@ -38,7 +39,7 @@ pub(crate) async fn provision(State(state): State<ApiState>, Path(node): Path, b
     let request: ProvisionRequest = body.shape("request for a provision state")?;
     let verb = machine::parse_verb(&request.target).map_err(|error| ApiError::Invalid(format!("`target`: {error}")))?;
     refuse_unknown(&request)?;
-    let config_drive = config_drive(verb, request.configdrive)?;
+    let given = config_drive(verb, request.configdrive)?;
     let record = state
         .update(&node, |record| {
             let node = &mut record.node;
@@ -53,12 +54,13 @@ pub(crate) async fn provision(State(state): State<ApiState>, Path(node): Path, b
             }
             machine::accepts(node.provision_state, verb)
                 .map_err(|refusal| ApiError::Invalid(format!("node {}: {refusal}", node.id)))?;
+            let drive = given.as_ref().map(|given| packed(&state, node, given)).transpose()?;
             if matches!(verb, Verb::Active | Verb::Rebuild) {
-                validate::deployable(node, config_drive.as_ref(), &state)?;
+                validate::deployable(node, drive.as_ref(), &state)?;
             }
             node.wish = Some(Wish::Provision {
                 verb,
-                config_drive: config_drive.clone(),
+                config_drive: drive,
             });
             Ok(())
         })
@@ -134,8 +136,8 @@ fn power_name(action: PowerAction) -> &'static str {
     }
 }
 
-/// Reads a config drive: base64 of a gzip'd ISO, an http(s) URL, or a JSON object that one is made from.
-fn config_drive(verb: Verb, given: Option<Value>) -> ApiResult<Option<Secret>> {
+/// Reads a config drive, where there is one.
+fn config_drive(verb: Verb, given: Option<Value>) -> ApiResult<Option<Given>> {
     let Some(given) = given.filter(|value| !value.is_null()) else {
         return Ok(None);
     };
@@ -143,36 +145,18 @@ fn config_drive(verb: Verb, given: Option<Value>) -> ApiResult<Option<Secret>> {
         let text = format!("`configdrive` belongs to active and rebuild, not to `{verb}`");
         return Err(ApiError::Invalid(text));
     }
-    let text = match given {
-        Value::Object(drive) => {
-            let known = ["meta_data", "user_data", "network_data", "vendor_data"];
-            if let Some(key) = drive.keys().find(|key| !known.contains(&key.as_str())) {
-                let text = format!(
-                    "`configdrive`: unknown part `{}`; known are: {}",
-                    clip(key),
-                    known.join(", ")
-                );
-                return Err(ApiError::Invalid(text));
-            }
-            Value::Object(drive).to_string()
-        }
-        Value::String(text) => text,
-        _ => return Err(ApiError::invalid("`configdrive` is a text or an object")),
-    };
-    if text.contains("://") {
-        let url = Url::parse(&text)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https"));
-        if url.is_none() && !text.starts_with('{') {
-            return Err(ApiError::invalid("`configdrive`: a URL must be http:// or https://"));
-        }
-    } else if !text.starts_with('{') {
-        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=\r\n".contains(&byte);
-        if text.is_empty() || !text.bytes().all(legal) {
-            return Err(ApiError::invalid("`configdrive` is neither base64 nor a URL nor JSON"));
+    let read = conductor::config_drive::read(given);
+    read.map(Some).map_err(|error| ApiError::Invalid(error.to_string()))
+}
+
+/// The config drive as agents take it.
+fn packed(state: &ApiState, node: &Node, given: &Given) -> ApiResult<Secret> {
+    match given {
+        Given::Ready(drive) => Ok(drive.clone()),
+        Given::Parts(parts) => {
+            (state.pack_config_drive)(node, parts).map_err(|error| ApiError::Invalid(format!("`configdrive`: {error}")))
         }
     }
-    Ok(Some(Secret::new(text)))
 }
 
 /// `PUT …/states/power`.

@@ -12,9 +12,6 @@ use crate::body::Path;
 use crate::error::{ApiError, ApiResult};
 use crate::state::{ApiState, Site};
 
-/// Where the conductor keeps a node's config drive.
-const CONFIG_DRIVE: &str = "configdrive";
-
 /// `GET …/validate`.
 pub(crate) async fn validate(State(state): State<ApiState>, Path(node): Path) -> ApiResult {
     let record = state.node(&node).await?;
@@ -107,13 +104,5 @@ fn ramdisk(node: &Node, site: &Site) -> Result<(), String> {
 
 /// What to deploy, with the config drive that is to go with it.
 fn instance(node: &Node, config_drive: Option<&Secret>) -> Result<(), String> {
-    let checked = match config_drive {
-        Some(drive) => {
-            let mut with_drive = node.clone();
-            with_drive.secrets.insert(CONFIG_DRIVE.to_owned(), drive.clone());
-            conductor::validate_instance(&with_drive)
-        }
-        None => conductor::validate_instance(node),
-    };
-    checked.map_err(|error| error.to_string())
+    conductor::validate_with(node, config_drive).map_err(|error| error.to_string())
 }

@@ -71,6 +71,13 @@ impl Lab {
                 has_deploy_ramdisk: true,
                 ..Site::default()
             },
+            pack_config_drive: Arc::new(|node, parts| match parts.user_data.as_deref() {
+                Some("too much") => Err("it is too big".to_owned()),
+                _ => Ok(model::Secret::new(format!(
+                    "packedFor{}",
+                    node.id.to_string().replace('-', "")
+                ))),
+            }),
             check_boot: Arc::new(|node| match node.boot_mode {
                 Some(model::BootMode::Uefi) => Err("node boots UEFI, and [images] esp is not set".to_owned()),
                 _ => Ok(()),

@@ -144,11 +144,29 @@ async fn a_config_drive_is_taken_as_a_secret_in_its_forms_and_nonsense_is_refuse
         );
     }
     lab.write("n1", available).await;
+    let body = json!({"target": "active", "configdrive": {"meta_data": {}, "user_data": "#cloud-config"}});
+    let reply = lab.call("PUT", PROVISION, body).await;
+    assert_eq!(reply.status, StatusCode::ACCEPTED, "{}", reply.text);
+    let node = lab.record("n1").await.node;
+    let Some(Wish::Provision { config_drive, .. }) = node.wish else {
+        panic!("no wish");
+    };
+    let packed = format!("packedFor{}", node.id.to_string().replace('-', ""));
+    assert_eq!(config_drive, Some(Secret::new(packed)));
+    lab.write("n1", available).await;
     for (body, words) in [
         (json!({"target": "active", "configdrive": "file:///etc/shadow"}), "http"),
         (json!({"target": "active", "configdrive": "not base64!"}), "base64"),
         (json!({"target": "active", "configdrive": 7}), "configdrive"),
         (json!({"target": "active", "configdrive": {"users": []}}), "`users`"),
+        (
+            json!({"target": "active", "configdrive": {"user_data": "too much"}}),
+            "too big",
+        ),
+        (
+            json!({"target": "active", "configdrive": "{\"meta_data\": {}}"}),
+            "the object itself",
+        ),
         (json!({"target": "manage", "configdrive": "AAAA"}), "belongs to"),
         (json!({"target": "active", "deploy_steps": [{}]}), "`deploy_steps`"),
         (json!({"target": "active", "rescue_password": "x"}), "`rescue_password`"),

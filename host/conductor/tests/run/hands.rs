@@ -6,7 +6,9 @@ use conductor::{
     Publications,
 };
 use model::take_over::{PlanStep, UrlState};
-use model::{ArtefactKind, BootMode, Device, Driver, Media, Node, PowerAction, PowerState, ServerIdentity};
+use model::{
+    ArtefactKind, BootInterface, BootMode, Device, Driver, Media, Node, PowerAction, PowerState, ServerIdentity,
+};
 
 use crate::agent_sim;
 use crate::world::{Published, World};
@@ -25,14 +27,20 @@ impl Policies for World {
         let call = self.enter(errand, "prepare-ramdisk").await?;
         self.take_media_out(&errand.node.id, "prepare-ramdisk");
         let named = |parameter: &&Parameter| parameter.value == ParameterValue::Secret("agent-token".to_owned());
-        assert!(parameters.iter().any(|parameter| named(&parameter)));
+        let by_media = errand.node.boot_interface == BootInterface::IloVirtualMedia;
+        assert_eq!(parameters.iter().any(|parameter| named(&parameter)), by_media);
         {
             let mut server = self.lock(&errand.node.id);
             server.floppy_token = errand.node.agent.token.clone();
             server.instance = false;
         }
-        self.publish(errand, ArtefactKind::Floppy);
-        self.publish(errand, ArtefactKind::BootIso);
+        match by_media {
+            true => {
+                self.publish(errand, ArtefactKind::Floppy);
+                self.publish(errand, ArtefactKind::BootIso);
+            }
+            false => self.publish(errand, ArtefactKind::Netboot),
+        }
         call.leave().await;
         Ok(())
     }
@@ -79,6 +87,8 @@ impl Policies for World {
         if let Some(plan) = self.plan.lock().unwrap().clone() {
             return Ok(plan);
         }
+        let media = seen.artefacts.iter().all(|artefact| artefact.kind.device().is_some());
+        assert!(media, "boot files are none of a plugin's business");
         let state = errand.node.provision_state;
         let mut plan = Vec::new();
         for artefact in &seen.artefacts {

@@ -2,6 +2,7 @@
 
 mod boot_check;
 mod boot_sources;
+mod config_drive;
 mod errors;
 mod netboot;
 mod openstack;
