@@ -86,7 +86,7 @@ fn two_runs_give_the_same_iso_whatever_its_name_and_however_it_is_written() {
     let link = folder.at("link.iso");
     let target = folder.write("target.iso", "what was there before");
     std::os::unix::fs::symlink(&target, &link).unwrap();
-    let second = make(&format!("{line} -o {link}"));
+    let second = make(&format!("{line} --force -o {link}"));
     assert_eq!(first["digest"], second["digest"]);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "a link stays a link");
     assert!(fs::read(&target).unwrap() == bytes);
@@ -123,7 +123,7 @@ fn the_boot_loaders_that_are_given_decide_which_firmware_boots_it() {
         (format!("{isolinux} {esp} --firmware both"), &["BIOS", "UEFI"]),
     ] {
         let out = folder.at("one.iso");
-        make(&format!("{pair} {loaders} -o {out}"));
+        make(&format!("{pair} {loaders} --force -o {out}"));
         let report = tool("xorriso", "xorriso", &["-indev", &out, "-report_el_torito", "plain"]);
         let found: Vec<&str> = report
             .lines()

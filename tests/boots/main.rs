@@ -9,9 +9,14 @@
 mod deploy;
 mod firmware;
 mod floppy;
+mod ipxe;
 mod iso;
 mod lab;
+#[path = "../images/run.rs"]
+mod run;
 mod site;
+#[path = "../support/peers.rs"]
+mod peers;
 mod take_over;
 mod tool;
 mod trouble;

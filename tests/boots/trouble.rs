@@ -200,7 +200,13 @@ fn a_place_that_no_image_can_be_put_in_is_named() {
         &["/dev/null", "device", "-o -"],
     );
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-    let line = format!("image floppy --file {file}:x -o {file}");
+    refuse(
+        &folder,
+        &format!("image floppy -o {file}"),
+        FAILED,
+        &[&file, "is there already", "--force"],
+    );
+    let line = format!("image floppy --file {file}:x --force -o {file}");
     refuse(&folder, &line, FAILED, &[&file, "(--file)", "would be replaced"]);
     assert_eq!(fs::read_to_string(file).unwrap(), "mine");
     let link = folder.at("link");
@@ -277,7 +283,7 @@ fn a_command_that_is_killed_while_it_writes_leaves_what_was_there() {
     // The image has its size from the first byte on.
     let script = format!(
         "echo before > {disk}/boot.iso
-         {} image iso --kernel {} --ramdisk {ramdisk} --isolinux {} -o {disk}/boot.iso &
+         {} image iso --kernel {} --ramdisk {ramdisk} --isolinux {} --force -o {disk}/boot.iso &
          farrier=$!
          while kill -0 $farrier; do
              for fd in /proc/$farrier/fd/*; do

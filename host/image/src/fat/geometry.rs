@@ -236,7 +236,7 @@ fn divide(plan: &Plan<'_>, size: u64, shape: FatShape) -> Option<Geometry> {
                 heads,
                 drive,
             };
-            let Some(clusters) = count_clusters(&mut geometry, shape) else {
+            let Some(clusters) = count_clusters(&mut geometry) else {
                 continue;
             };
             // Larger clusters only from 2 million on: a table of 8 MB is enough to read at boot.
@@ -250,8 +250,8 @@ fn divide(plan: &Plan<'_>, size: u64, shape: FatShape) -> Option<Geometry> {
     None
 }
 
-/// Finds the table size that covers the clusters left over by it, and aligns the data of disks to 4 KiB.
-fn count_clusters(geometry: &mut Geometry, shape: FatShape) -> Option<u64> {
+/// Finds the table size that covers the clusters left over by it, and aligns the data to 4 KiB.
+fn count_clusters(geometry: &mut Geometry) -> Option<u64> {
     let bits = match geometry.fat {
         FatType::Fat12 => 12,
         FatType::Fat16 => 16,
@@ -262,11 +262,9 @@ fn count_clusters(geometry: &mut Geometry, shape: FatShape) -> Option<u64> {
     loop {
         geometry.fat_sectors = u32::try_from(fat_sectors).ok()?;
         geometry.reserved = reserved;
-        if shape == FatShape::Disk {
-            let unaligned = geometry.data_start() % ALIGN;
-            let more = (ALIGN - unaligned) % ALIGN / SECTOR;
-            geometry.reserved += u16::try_from(more).ok()?;
-        }
+        let unaligned = geometry.data_start() % ALIGN;
+        let more = (ALIGN - unaligned) % ALIGN / SECTOR;
+        geometry.reserved += u16::try_from(more).ok()?;
         let room = (u64::from(geometry.sectors) * SECTOR).checked_sub(geometry.data_start())?;
         let clusters = room / geometry.cluster_bytes();
         let needed = ((clusters + 2) * bits).div_ceil(8 * SECTOR);
@@ -327,8 +325,9 @@ mod tests {
             (clusters + 2) * bits <= u64::from(geometry.fat_sectors) * 512 * 8,
             "{sectors}"
         );
+        let is_diskette = shape == FatShape::Floppy && matches!(sectors, 1440 | 2880 | 5760);
         assert!(
-            shape == FatShape::Floppy || geometry.data_start().is_multiple_of(ALIGN),
+            geometry.data_start().is_multiple_of(ALIGN) || is_diskette,
             "{sectors}"
         );
     }

@@ -1,30 +1,50 @@
 //! Where a finished image goes: a file that appears whole or not at all, or standard output.
 
 use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind, IsTerminal as _};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Error, Result, bail};
-use image::{Layout, SourceMap, WriteError};
-use indicatif::{ProgressBar, ProgressStyle};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-use rustix::io::Errno;
+use image::{Layout, Recipe, WriteError, Written};
 use serde_json::json;
+use storage::{Existing, Unfinished};
 
-use crate::output::{self, Format};
+use super::inputs::Inputs;
+use super::progress::Progress;
+use crate::output::{self, Format, FormatArgs};
 
 /// Bytes per write to standard output.
 const BLOCK: u64 = 1 << 20;
 
+/// Of every command that makes an image.
+#[derive(clap::Args)]
+pub(super) struct OutArgs {
+    /// The image to write, or `-` for standard output
+    #[arg(short = 'o', long = "out", value_name = "OUT", required_unless_present = "recipe")]
+    out: Option<PathBuf>,
+    /// Replace OUT if it is there
+    #[arg(long)]
+    force: bool,
+    /// Write down what the image is made of: the parameters, and where the other files lie
+    ///
+    /// `farrier image serve`, `inspect`, `ls`, `cat` and `extract` take such a recipe for the image, as long as those files
+    /// stay where and what they are. It is readable for its owner alone, since parameters may be secret.
+    #[arg(long, value_name = "FILE")]
+    recipe: Option<PathBuf>,
+    #[command(flatten)]
+    output: FormatArgs,
+}
+
 /// Checked and opened before the inputs are read, which may take long.
 pub(super) struct Destination {
     began: Instant,
-    /// As the user wrote it.
-    named: PathBuf,
-    place: Place,
+    /// As the user wrote it; none if only a recipe is wanted.
+    named: Option<PathBuf>,
+    place: Option<Place>,
+    recipe: Option<PathBuf>,
+    format: Format,
 }
 
 enum Place {
@@ -34,6 +54,7 @@ enum Place {
         folder: PathBuf,
         replaces: Option<FileId>,
         file: Unfinished,
+        existing: Existing,
     },
 }
 
@@ -54,51 +75,75 @@ impl FileId {
 }
 
 impl Destination {
-    /// `-o OUT`; `-` is standard output.
-    pub(super) fn open(out: &Path) -> Result<Self> {
-        let place = if out == Path::new("-") {
-            if io::stdout().is_terminal() {
-                bail!("an image is nothing for a terminal: redirect standard output, or name a file with -o");
-            }
-            Place::Stdout
-        } else {
-            Place::open(out)?
-        };
+    pub(super) fn open(args: &OutArgs) -> Result<Self> {
+        if let Some(recipe) = args.recipe.as_deref().filter(|recipe| !args.force && recipe.exists()) {
+            bail!(
+                "{} (--recipe) is there already: name another file, or replace it with --force",
+                recipe.display()
+            );
+        }
         Ok(Self {
             began: Instant::now(),
-            named: out.to_owned(),
-            place,
+            named: args.out.clone(),
+            place: args
+                .out
+                .as_deref()
+                .map(|out| Place::open(out, args.force))
+                .transpose()?,
+            recipe: args.recipe.clone(),
+            format: args.output.format,
         })
     }
 
     /// The file that is there now and would be replaced.
     pub(super) fn replaces(&self) -> Option<FileId> {
         match self.place {
-            Place::Stdout => None,
-            Place::File { replaces, .. } => replaces,
+            None | Some(Place::Stdout) => None,
+            Some(Place::File { replaces, .. }) => replaces,
         }
     }
 
     /// Writes the image and says what was made. Beside an image on standard output, that goes to standard error.
-    pub(super) fn finish(self, layout: &Layout, sources: &SourceMap, format: Format) -> Result<()> {
-        let bar = ProgressBar::new_spinner().with_style(ProgressStyle::with_template("{spinner} writing {msg}")?);
-        bar.set_message(format!("{}, {}", self.named.display(), output::bytes(layout.size())));
-        bar.enable_steady_tick(Duration::from_millis(100));
-        let to_stdout = matches!(self.place, Place::Stdout);
-        let written = self.place.write(layout, sources);
-        bar.finish_and_clear();
-        written?;
+    pub(super) fn finish(self, layout: &Layout, inputs: &Inputs) -> Result<()> {
+        let to_stdout = matches!(self.place, Some(Place::Stdout));
+        let recipe = match &self.recipe {
+            Some(_) => Some(Recipe::of(layout, &inputs.references)?.to_json()?),
+            None => None,
+        };
+        let written = match self.place {
+            Some(place) => Some(place.write(layout, inputs)?),
+            None => {
+                inputs.check_unchanged()?;
+                None
+            }
+        };
+        if let (Some(path), Some(json)) = (&self.recipe, recipe) {
+            write_recipe(path, &json).with_context(|| format!("could not write the recipe {}", path.display()))?;
+        }
         let milliseconds = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (size, digest) = (layout.size(), layout.digest());
-        let text = match format {
-            Format::Json => serde_json::to_string_pretty(&json!({
-                "path": self.named, "size": size, "digest": digest.to_string(), "milliseconds": milliseconds,
-            }))?,
-            Format::Table => format!(
-                "{}: {}, {digest}, made in {milliseconds} ms",
-                self.named.display(),
-                output::bytes(size)
-            ),
+        let text = match self.format {
+            Format::Json => {
+                let done = written.unwrap_or_default();
+                serde_json::to_string_pretty(&json!({
+                    "path": self.named, "recipe": self.recipe, "size": size, "digest": digest.to_string(),
+                    "milliseconds": milliseconds, "cloned": done.cloned, "copied": done.copied, "written": done.written,
+                    "holes": done.holes,
+                }))?
+            }
+            Format::Table => {
+                let named = self
+                    .named
+                    .as_deref()
+                    .or(self.recipe.as_deref())
+                    .unwrap_or(Path::new("-"));
+                let how = written.map(told).unwrap_or_default();
+                format!(
+                    "{}: {}, {digest}, made in {milliseconds} ms{how}",
+                    named.display(),
+                    output::bytes(size)
+                )
+            }
         };
         if to_stdout {
             output::note(text);
@@ -109,8 +154,47 @@ impl Destination {
     }
 }
 
+/// How the bytes came there, in words.
+pub(super) fn told(written: Written) -> String {
+    let parts = [
+        (written.cloned, "shared with its sources"),
+        (written.copied, "copied"),
+        (written.written, "written"),
+    ];
+    let parts = parts.into_iter().filter(|(bytes, _)| *bytes > 0);
+    let parts: Vec<String> = parts
+        .map(|(bytes, how)| format!("{} {how}", output::bytes(bytes)))
+        .collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", parts.join(", ")),
+    }
+}
+
+/// It holds parameters, which may be secret: nobody else may read it, not even while it is written.
+fn write_recipe(path: &Path, json: &[u8]) -> io::Result<()> {
+    let folder = folder_of(path);
+    let mut file = tempfile::Builder::new().prefix(".farrier-").tempfile_in(folder)?;
+    file.write_all(json)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 impl Place {
-    fn open(out: &Path) -> Result<Self> {
+    fn open(out: &Path, force: bool) -> Result<Self> {
+        if out == Path::new("-") {
+            if io::stdout().is_terminal() {
+                bail!("an image is nothing for a terminal: redirect standard output, or name a file with -o");
+            }
+            return Ok(Self::Stdout);
+        }
         let is_link = out.symlink_metadata().is_ok_and(|found| found.is_symlink());
         let path = if is_link {
             out.canonicalize()
@@ -126,13 +210,16 @@ impl Place {
                  standard output",
                 out.display()
             ),
+            Some(_) if !force => return Err(taken(out)),
             Some(_) | None => {}
         }
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        let file = Unfinished::create(&folder).map_err(|error| {
+        let folder = folder_of(&path).to_owned();
+        let opened = File::options()
+            .read(true)
+            .custom_flags(directory_flag())
+            .open(&folder)
+            .and_then(Unfinished::create);
+        let file = opened.map_err(|error| {
             let remedy = match error.kind() {
                 ErrorKind::NotFound | ErrorKind::NotADirectory => "create the folder first",
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
@@ -149,17 +236,27 @@ impl Place {
             path,
             folder,
             file,
+            existing: if force { Existing::Replace } else { Existing::Keep },
         })
     }
 
-    fn write(self, layout: &Layout, sources: &SourceMap) -> Result<()> {
+    fn write(self, layout: &Layout, inputs: &Inputs) -> Result<Written> {
         match self {
             Self::Stdout => {
-                stream(layout, sources, &mut io::stdout().lock()).context("could not write to standard output")
+                inputs.check_unchanged()?;
+                stream(layout, inputs, &mut io::stdout().lock()).context("could not write to standard output")
             }
-            Self::File { path, folder, file, .. } => {
-                let written = layout.write_to(sources, file.file());
-                written.map_err(|error| {
+            Self::File {
+                path,
+                folder,
+                file,
+                existing,
+                ..
+            } => {
+                let mut progress = Progress::new(format!("writing {}", path.display()), layout.size());
+                let written = file.write(layout, &inputs.sources, &mut |done| progress.set(done));
+                drop(progress);
+                let written = written.map_err(|error| {
                     let needed = output::bytes(layout.size());
                     let what = match &error {
                         WriteError::File(source) if is_full(source) => format!(
@@ -170,103 +267,52 @@ impl Place {
                     };
                     Error::new(error).context(what)
                 })?;
-                file.appear(&path, &folder)
-                    .with_context(|| format!("could not put the image at {}", path.display()))
+                inputs.check_unchanged()?;
+                let name = path
+                    .file_name()
+                    .with_context(|| format!("{} names no file", path.display()))?;
+                match file.appear(name, existing) {
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(taken(&path)),
+                    appeared => appeared.with_context(|| format!("could not put the image at {}", path.display())),
+                }?;
+                Ok(written)
             }
         }
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+fn directory_flag() -> i32 {
+    i32::try_from(rustix::fs::OFlags::DIRECTORY.bits()).unwrap_or_default()
+}
+
+fn taken(out: &Path) -> Error {
+    anyhow::anyhow!(
+        "{} is there already: name another file with -o, or replace it with --force",
+        out.display()
+    )
+}
+
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
     )
 }
 
-fn stream(layout: &Layout, sources: &SourceMap, to: &mut impl io::Write) -> Result<()> {
+fn stream(layout: &Layout, inputs: &Inputs, to: &mut impl io::Write) -> Result<Written> {
     let mut at = 0;
     let mut block = vec![0; usize::try_from(BLOCK.min(layout.size()))?];
+    let mut progress = Progress::new("writing to standard output", layout.size());
     while at < layout.size() {
         let part = usize::try_from(BLOCK.min(layout.size() - at))?;
-        layout.read_at(sources, at, &mut block[..part])?;
+        layout.read_at(&inputs.sources, at, &mut block[..part])?;
         to.write_all(&block[..part])?;
         at += part as u64;
+        progress.set(at);
     }
-    Ok(to.flush()?)
-}
-
-/// A file that nobody can find yet.
-enum Unfinished {
-    /// Without a name: whatever ends this process, nothing is left behind.
-    Unnamed(File),
-    /// Where the file system knows only named files.
-    Named(tempfile::NamedTempFile),
-}
-
-impl Unfinished {
-    /// The user's umask decides who may read it.
-    fn create(folder: &Path) -> io::Result<Self> {
-        let mode = Mode::from_raw_mode(0o666);
-        match rustix::fs::open(folder, OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, mode) {
-            Ok(fd) => Ok(Self::Unnamed(fd.into())),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-                let mut named = tempfile::Builder::new();
-                let named = named.prefix(".farrier-").permissions(permissions).tempfile_in(folder)?;
-                Ok(Self::Named(named))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn file(&self) -> &File {
-        match self {
-            Self::Unnamed(file) => file,
-            Self::Named(named) => named.as_file(),
-        }
-    }
-
-    fn appear(self, path: &Path, folder: &Path) -> io::Result<()> {
-        let file = match self {
-            Self::Named(named) => return named.persist(path).map(drop).map_err(|error| error.error),
-            Self::Unnamed(file) => file,
-        };
-        // open(2), O_TMPFILE: how a file without a name gets one.
-        let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let link = |to: &Path| rustix::fs::linkat(CWD, &unnamed, CWD, to, AtFlags::SYMLINK_FOLLOW);
-        match link(path) {
-            Err(Errno::EXIST) => {}
-            done => return Ok(done?),
-        }
-        // A link takes nobody's place; a rename does.
-        let beside = tempfile::Builder::new()
-            .prefix(".farrier-")
-            .make_in(folder, |name| Ok(link(name)?))?;
-        beside.persist(path).map(drop).map_err(|error| error.error)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write as _;
-
-    #[test]
-    fn a_file_appears_whole_whether_or_not_it_had_a_name_and_replaces_what_was_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("image");
-        let named = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
-        let kinds = [
-            ("unnamed", Unfinished::create(folder.path()).unwrap()),
-            ("unnamed again", Unfinished::create(folder.path()).unwrap()),
-            ("named", Unfinished::Named(named)),
-        ];
-        for (content, unfinished) in kinds {
-            unfinished.file().write_all(content.as_bytes()).unwrap();
-            unfinished.appear(&path, folder.path()).unwrap();
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
-        }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
+    to.flush()?;
+    Ok(Written {
+        written: at,
+        ..Written::default()
+    })
 }

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use image::EspSpec;
+use image::{EspSpec, Layout};
 
-use super::destination::Destination;
+use super::Build;
 use super::inputs::Inputs;
-use crate::output::FormatArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -22,22 +21,17 @@ pub(crate) struct Args {
     /// and a loader made by grub-mkimage alone. What makes GRUB find a boot ISO is added.
     #[arg(long = "efi", value_name = "FILE[:PATH]", required = true, num_args = 1.., verbatim_doc_comment)]
     efi: Vec<String>,
-    /// The image to write, or `-` for standard output
-    #[arg(short = 'o', long = "out", value_name = "OUT")]
-    out: PathBuf,
-    #[command(flatten)]
-    output: FormatArgs,
 }
 
-pub(super) fn run(args: &Args) -> Result<()> {
-    let out = Destination::open(&args.out)?;
-    let inputs = Inputs::of(&out);
-    let mut files = Vec::new();
-    for (index, efi) in args.efi.iter().enumerate() {
-        let (from, to) = placed(efi, index == 0)?;
-        files.push((to, inputs.boot_file("--efi", &from)?.into()));
+impl Build for Args {
+    fn build(&self, inputs: &mut Inputs) -> Result<Layout> {
+        let mut files = Vec::new();
+        for (index, efi) in self.efi.iter().enumerate() {
+            let (from, to) = placed(efi, index == 0)?;
+            files.push((to, inputs.small_file("--efi", &from)?.into()));
+        }
+        Ok(image::esp(&EspSpec { files })?)
     }
-    out.finish(&image::esp(&EspSpec { files })?, &inputs.sources, args.output.format)
 }
 
 /// A file and its path in the ESP.

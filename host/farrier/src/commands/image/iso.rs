@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ArgGroup;
-use image::{BOOT_ISO_LABEL, BootFile, BootIsoSpec, FatVolume, Firmware, SourceFile, SourceSet as _};
+use image::{BOOT_ISO_LABEL, BootFile, BootIsoSpec, FatVolume, Firmware, Layout, SourceFile, SourceSet as _};
 
-use super::destination::Destination;
+use super::Build;
 use super::inputs::{Inputs, Placed, parameter};
-use crate::output::FormatArgs;
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Mode {
@@ -49,44 +48,38 @@ pub(crate) struct Args {
         ("bios", "isolinux"), ("uefi", "esp"), ("both", "isolinux"), ("both", "esp"),
     ])]
     firmware: Option<Mode>,
-    /// Another file and its path in the ISO; may be repeated
+    /// Another file or folder and its path in the ISO; may be repeated
     #[arg(long = "file", value_name = "SRC:DST")]
     files: Vec<Placed>,
-    /// The image to write, or `-` for standard output
-    #[arg(short = 'o', long = "out", value_name = "OUT")]
-    out: PathBuf,
-    #[command(flatten)]
-    output: FormatArgs,
 }
 
-pub(super) fn run(args: &Args) -> Result<()> {
-    let firmware = match (args.firmware, &args.isolinux, &args.esp) {
-        (Some(Mode::Bios), ..) | (None, _, None) => Firmware::Bios,
-        (Some(Mode::Uefi), ..) | (None, None, Some(_)) => Firmware::Uefi,
-        (Some(Mode::Both), ..) | (None, Some(_), Some(_)) => Firmware::Both,
-    };
-    let out = Destination::open(&args.out)?;
-    let mut inputs = Inputs::of(&out);
-    let kernel = inputs.source("--kernel", &args.kernel)?;
-    let ramdisk = inputs.source("--ramdisk", &args.ramdisk)?;
-    let mut spec = BootIsoSpec::new(kernel, ramdisk, firmware);
-    spec.label.clone_from(&args.label);
-    spec.kernel_arguments.clone_from(&args.append);
-    spec.parameters.clone_from(&args.params);
-    spec.files = inputs.placed(&args.files)?;
-    if let Some(isolinux) = &args.isolinux {
-        spec.isolinux = Some(BootFile::from(inputs.boot_file("--isolinux", isolinux)?));
-        if let Some(ldlinux) = args.ldlinux.clone().or_else(|| find_ldlinux(isolinux)) {
-            spec.ldlinux = Some(inputs.boot_file("--ldlinux", &ldlinux)?.into());
+impl Build for Args {
+    fn build(&self, inputs: &mut Inputs) -> Result<Layout> {
+        let firmware = match (self.firmware, &self.isolinux, &self.esp) {
+            (Some(Mode::Bios), ..) | (None, _, None) => Firmware::Bios,
+            (Some(Mode::Uefi), ..) | (None, None, Some(_)) => Firmware::Uefi,
+            (Some(Mode::Both), ..) | (None, Some(_), Some(_)) => Firmware::Both,
+        };
+        let kernel = inputs.source("--kernel", &self.kernel)?;
+        let ramdisk = inputs.source("--ramdisk", &self.ramdisk)?;
+        let mut spec = BootIsoSpec::new(kernel, ramdisk, firmware);
+        spec.label.clone_from(&self.label);
+        spec.kernel_arguments.clone_from(&self.append);
+        spec.parameters.clone_from(&self.params);
+        spec.files = inputs.placed(&self.files)?;
+        if let Some(isolinux) = &self.isolinux {
+            spec.isolinux = Some(BootFile::from(inputs.small_file("--isolinux", isolinux)?));
+            if let Some(ldlinux) = self.ldlinux.clone().or_else(|| find_ldlinux(isolinux)) {
+                spec.ldlinux = Some(inputs.small_file("--ldlinux", &ldlinux)?.into());
+            }
         }
+        if let Some(path) = &self.esp {
+            let esp = inputs.source("--esp", path)?;
+            check_esp(inputs, &esp, path)?;
+            spec.esp = Some(esp.into());
+        }
+        Ok(image::boot_iso(&spec)?)
     }
-    if let Some(path) = &args.esp {
-        let esp = inputs.source("--esp", path)?;
-        check_esp(&inputs, &esp, path)?;
-        spec.esp = Some(esp.into());
-    }
-    let layout = image::boot_iso(&spec)?;
-    out.finish(&layout, &inputs.sources, args.output.format)
 }
 
 fn find_ldlinux(isolinux: &Path) -> Option<PathBuf> {
