@@ -14,6 +14,7 @@ use model::{ArtefactName, Secret};
 mod base_url;
 mod embedded;
 mod error;
+mod health;
 mod objects;
 mod opened;
 mod reader;
@@ -30,6 +31,7 @@ mod web_root;
 
 pub use embedded::{Embedded, EmbeddedConfig};
 pub use error::StorageError;
+pub use health::{Failure, Health, Watched};
 pub use objects::{Delivery, ObjectBackend};
 pub use reader::{Reader, UrlRules};
 pub use reads::{ClientReads, ReadCount, Reads};
@@ -98,6 +100,10 @@ pub trait Backend: Send + Sync {
     /// backend keeps nothing that is not on record.
     async fn names(&self) -> Result<Option<Vec<ArtefactName>>, StorageError> {
         Ok(None)
+    }
+    /// How it has fared, if somebody remembers ([`Watched`]).
+    fn health(&self) -> Health {
+        Health::default()
     }
 }
 

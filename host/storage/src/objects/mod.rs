@@ -80,6 +80,8 @@ pub(crate) trait ObjectStore: Send + Sync {
     ) -> Result<(Bodies, Option<String>), StorageError>;
     /// Whether publishing would work now.
     async fn check(&self) -> Result<(), StorageError>;
+    /// Artefacts of which anything is there, whole or not.
+    async fn names(&self) -> Result<Vec<ArtefactName>, StorageError>;
 }
 
 /// A backend over an object store. Cheap to clone.
@@ -307,6 +309,10 @@ impl Backend for ObjectBackend {
 
     async fn check(&self) -> Result<(), StorageError> {
         self.store.check().await
+    }
+
+    async fn names(&self) -> Result<Option<Vec<ArtefactName>>, StorageError> {
+        self.store.names().await.map(Some)
     }
 }
 

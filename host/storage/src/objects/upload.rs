@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use crate::Publication;
 
 /// Bytes read at a time.
-const BLOCK: u64 = 1 << 20;
+const BLOCK: usize = 1 << 20;
 /// How often it is looked whether an upload moves.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -83,7 +83,7 @@ impl Upload {
         let mut hash = Md5::new();
         let mut at = self.range.start;
         while at < self.range.end {
-            let len = usize::try_from((self.range.end - at).min(BLOCK)).unwrap_or(BLOCK as usize);
+            let len = usize::try_from(self.range.end - at).map_or(BLOCK, |left| left.min(BLOCK));
             let mut block = vec![0; len];
             if let Err(error) = self.layout.read_at(&*self.sources, at, &mut block) {
                 let reason = error.to_string();

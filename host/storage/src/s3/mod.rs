@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use model::{ArtefactName, Secret};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName};
 use reqwest::{Method, Request, Response};
+use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use sources::openstack::{Client, Credential, Identity, IdentityConfig, Limits};
 use url::Url;
@@ -25,12 +26,14 @@ mod answer;
 mod put;
 mod unfinished;
 
-use answer::refused;
+use answer::{document, refused};
 
 /// Where an object notes what it is.
 const DIGEST: &str = "x-amz-meta-farrier-digest";
 /// Longest life of a presigned URL that S3 knows.
 const LONGEST_URL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Pages of a listing that are read in one go.
+const MAX_PAGES: usize = 100;
 /// How long a request of our own may take to begin.
 const SIGNED_FOR: Duration = Duration::from_secs(60 * 60);
 
@@ -255,6 +258,38 @@ impl ObjectStore for S3 {
             404 => Err(self.unusable("there is no such bucket; make it")),
             _ => Err(refused(&self.place, "looking at the bucket", answer).await),
         }
+    }
+
+    async fn names(&self) -> Result<Vec<ArtefactName>, StorageError> {
+        let mut names = self.unfinished_names().await?;
+        let mut token = None;
+        for _ in 0..MAX_PAGES {
+            let mut action = self.bucket.list_objects_v2(self.credentials());
+            action.with_delimiter("/");
+            if let Some(token) = token {
+                action.with_continuation_token(token);
+            }
+            let answer = self.ask(Method::GET, action.sign(SIGNED_FOR)).await?;
+            if !answer.status().is_success() {
+                return Err(refused(&self.place, "listing the bucket", answer).await);
+            }
+            let listed = document(&self.place, answer).await?;
+            let listed = ListObjectsV2::parse_response(&listed)
+                .map_err(|error| self.unusable(format!("its listing makes no sense ({error})")))?;
+            names.extend(
+                listed
+                    .contents
+                    .iter()
+                    .filter_map(|object| ArtefactName::parse(&object.key)),
+            );
+            token = listed.next_continuation_token;
+            if token.is_none() {
+                break;
+            }
+        }
+        names.sort_unstable_by(|one, other| one.expose().cmp(other.expose()));
+        names.dedup();
+        Ok(names)
     }
 }
 

@@ -90,32 +90,45 @@ impl S3 {
         }
     }
 
-    /// Aborts what attempts that were cut short have left of an artefact. A service that lists no uploads has none to abort,
-    /// or removes them itself.
+    /// Aborts what attempts that were cut short have left of an artefact.
     pub(super) async fn abort_unfinished(&self, name: &ArtefactName) -> Result<(), StorageError> {
-        let mut action = self.bucket.list_objects_v2(self.credentials());
-        let query = action.query_mut();
-        query.remove("list-type");
-        query.insert("uploads", "");
-        query.insert("prefix", name.expose().to_owned());
-        let answer = self.ask(Method::GET, action.sign(SIGNED_FOR)).await?;
-        match answer.status().as_u16() {
-            200..=299 => {}
-            400 | 404 | 405 | 501 => return Ok(()),
-            _ => return Err(refused(&self.place, "listing uploads", answer).await),
-        }
-        let listed = document(&self.place, answer).await?;
-        let listed: Uploads = match instant_xml::from_str(&listed) {
-            Ok(listed) => listed,
-            Err(error) => {
-                tracing::debug!(place = %self.place, %error, "a listing of uploads is in a form that is not known");
-                return Ok(());
-            }
-        };
-        let ours = listed.uploads.iter().filter(|upload| upload.key == name.expose());
+        let uploads = self.unfinished(name.expose()).await?;
+        let ours = uploads.iter().filter(|upload| upload.key == name.expose());
         for upload in ours.take(MAX) {
             self.abort(name, &upload.id).await?;
         }
         Ok(())
+    }
+
+    /// Artefacts that have unfinished uploads.
+    pub(super) async fn unfinished_names(&self) -> Result<Vec<ArtefactName>, StorageError> {
+        let uploads = self.unfinished("").await?;
+        Ok(uploads
+            .iter()
+            .filter_map(|upload| ArtefactName::parse(&upload.key))
+            .collect())
+    }
+
+    /// A service that lists no uploads has none to abort, or removes them itself.
+    async fn unfinished(&self, prefix: &str) -> Result<Vec<Unfinished>, StorageError> {
+        let mut action = self.bucket.list_objects_v2(self.credentials());
+        let query = action.query_mut();
+        query.remove("list-type");
+        query.insert("uploads", "");
+        query.insert("prefix", prefix.to_owned());
+        let answer = self.ask(Method::GET, action.sign(SIGNED_FOR)).await?;
+        match answer.status().as_u16() {
+            200..=299 => {}
+            400 | 404 | 405 | 501 => return Ok(Vec::new()),
+            _ => return Err(refused(&self.place, "listing uploads", answer).await),
+        }
+        let listed = document(&self.place, answer).await?;
+        match instant_xml::from_str::<Uploads>(&listed) {
+            Ok(listed) => Ok(listed.uploads),
+            Err(error) => {
+                tracing::debug!(place = %self.place, %error, "a listing of uploads is in a form that is not known");
+                Ok(Vec::new())
+            }
+        }
     }
 }

@@ -296,6 +296,10 @@ impl ObjectStore for Swift {
             _ => Err(refused(&self.place, "looking at the container", answer).await),
         }
     }
+
+    async fn names(&self) -> Result<Vec<ArtefactName>, StorageError> {
+        self.artefacts().await
+    }
 }
 
 #[cfg(test)]

@@ -149,9 +149,11 @@ async fn take_back(swift: &Swift, name: &ArtefactName, segments: &[Segment], man
     tracing::warn!(artefact = %name, place = %swift.place, %reason, "segments of a failed upload stay until they expire");
 }
 
+/// An object, or with a delimiter what several have in common.
 #[derive(Deserialize)]
 struct Listed {
     name: Option<String>,
+    subdir: Option<String>,
 }
 
 impl Swift {
@@ -221,11 +223,31 @@ impl Swift {
 
     /// The segments that the container's listing shows; it may be a little behind.
     async fn listed(&self, name: &ArtefactName) -> Result<Vec<Segment>, StorageError> {
-        let prefix = all_of(name);
+        let paths = self.list(&format!("prefix={}", all_of(name))).await?;
+        Ok(paths.iter().filter_map(|path| Segment::parse(path, name)).collect())
+    }
+
+    /// Artefacts that are there, and those of which only segments are.
+    pub(super) async fn artefacts(&self) -> Result<Vec<ArtefactName>, StorageError> {
+        let whole = self.list("delimiter=/").await?;
+        let in_segments = self.list(&format!("prefix={FOLDER}/&delimiter=/")).await?;
+        let of_segments = in_segments
+            .iter()
+            .filter_map(|path| path.strip_prefix(FOLDER)?.strip_prefix('/'));
+        let names = whole.iter().map(String::as_str).chain(of_segments);
+        let mut names: Vec<ArtefactName> = names
+            .filter_map(|name| ArtefactName::parse(name.trim_end_matches('/')))
+            .collect();
+        names.sort_unstable_by(|one, other| one.expose().cmp(other.expose()));
+        names.dedup();
+        Ok(names)
+    }
+
+    /// What a listing of the container shows. What is asked for needs no escaping.
+    async fn list(&self, which: &str) -> Result<Vec<String>, StorageError> {
         let (mut found, mut marker) = (Vec::new(), String::new());
         for _ in 0..MAX_PAGES {
-            // Nothing in them needs escaping.
-            let query = format!("format=json&prefix={prefix}&marker={marker}");
+            let query = format!("format=json&{which}&marker={marker}");
             let request = self.request(Method::GET, &[], Some(&query)).await?;
             let answer = self.send(request).await?;
             match answer.status().as_u16() {
@@ -237,12 +259,9 @@ impl Swift {
             let Some(last) = names.last() else {
                 break;
             };
-            marker.clone_from(last);
-            let before = found.len();
-            found.extend(names.iter().filter_map(|path| Segment::parse(path, name)));
-            if found.len() == before {
-                break;
-            }
+            // Others may have put something there under any name.
+            marker = url::form_urlencoded::byte_serialize(last.as_bytes()).collect();
+            found.extend(names);
         }
         Ok(found)
     }
@@ -257,7 +276,10 @@ impl Swift {
             place: self.place.to_string(),
             reason: format!("its listing is no JSON that we know ({error})"),
         })?;
-        Ok(listed.into_iter().filter_map(|listed| listed.name).collect())
+        Ok(listed
+            .into_iter()
+            .filter_map(|listed| listed.name.or(listed.subdir))
+            .collect())
     }
 }
 

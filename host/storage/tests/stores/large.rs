@@ -166,7 +166,15 @@ async fn segments_that_a_killed_attempt_left_go_with_the_next_withdrawal() {
                 .is_success()
         );
     }
+    // Whoever looks for what was never recorded sees both.
+    let names = backend.names().await.unwrap().unwrap();
+    let other = model::ArtefactName::parse("00000000000000000000000000000009.iso").unwrap();
+    assert_eq!(names.len(), 2);
+    assert!(names.contains(&iso.name) && names.contains(&other));
     backend.withdraw(&iso.name).await.unwrap();
     let left = look.objects().await;
     assert_eq!(left, [".segments/00000000000000000000000000000009.iso/00aa/00000000"]);
+    backend.withdraw(&other).await.unwrap();
+    assert_eq!(look.objects().await, Vec::<String>::new());
+    assert_eq!(backend.names().await.unwrap().unwrap(), []);
 }

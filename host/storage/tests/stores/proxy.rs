@@ -78,12 +78,18 @@ impl Proxy {
 
     /// In place of what was to happen before.
     pub(crate) fn rule(&self, method: &'static str, path: impl Into<String>, times: usize, fault: Fault) {
-        *self.shared.rules.lock().unwrap() = vec![Rule {
+        self.clear();
+        self.also(method, path, times, fault);
+    }
+
+    /// Beside what is to happen already.
+    pub(crate) fn also(&self, method: &'static str, path: impl Into<String>, times: usize, fault: Fault) {
+        self.shared.rules.lock().unwrap().push(Rule {
             method,
             path: path.into(),
             times,
             fault,
-        }];
+        });
     }
 
     pub(crate) fn clear(&self) {

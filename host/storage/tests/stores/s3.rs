@@ -180,11 +180,10 @@ async fn refusals_and_breaks_leave_neither_object_nor_unfinished_upload() {
     backend.withdraw(&iso.name).await.unwrap();
     // An upload that nobody could abort at the time goes with the next withdrawal.
     proxy.rule("PUT", "partNumber=2", 99, Fault::Status(503));
-    let gone = tokio::time::timeout(Duration::from_millis(300), async {
-        backend.publish(&iso, None).await.map(drop)
-    });
-    let _ = gone.await;
+    proxy.also("DELETE", "uploadId=", 99, Fault::Status(503));
+    backend.publish(&iso, None).await.unwrap_err();
     proxy.clear();
+    assert_eq!(backend.names().await.unwrap().unwrap(), [iso.name.clone()]);
     backend.withdraw(&iso.name).await.unwrap();
     let start = std::time::Instant::now();
     while !bucket.objects().await.is_empty() {
