@@ -16,4 +16,4 @@ pub use callback::{CallbackError, CallbackPolicy};
 pub use client::{AgentAddress, AgentClient};
 pub use command::{AgentStep, CommandFailure, CommandState, CommandStatus, StepList};
 pub use error::AgentError;
-pub use image::ImageInfo;
+pub use image::{DiskFormat, ImageInfo};

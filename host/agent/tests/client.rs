@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use agent::{AgentAddress, AgentClient, AgentError, CallbackPolicy, CommandState, ImageInfo};
+use agent::{AgentAddress, AgentClient, AgentError, CallbackPolicy, CommandState, DiskFormat, ImageInfo};
 use model::{NodeId, Secret};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -96,6 +96,7 @@ async fn an_image_is_handed_over_with_token_and_whole_parameters() {
         urls: vec!["http://10.1.0.1/tiny.raw".to_owned()],
         os_hash: Some(("sha256".to_owned(), "ab".repeat(32))),
         checksum: None,
+        format: DiskFormat::Raw,
         node: NodeId::random(),
     };
     let drive = Secret::new("H4sIconfig");

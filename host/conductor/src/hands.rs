@@ -5,11 +5,14 @@
 
 use std::time::{Duration, SystemTime};
 
+use agent::ImageInfo;
 use async_trait::async_trait;
 use model::take_over::{InterruptedStep, PlanStep, Sight, UrlState};
 use model::{
     ArtefactKind, BootMode, Device, Media, Node, PowerAction, PowerState, ProvisionState, ServerIdentity, Tenure,
 };
+
+use crate::wanted::WantedImage;
 
 /// What a policy, the power wiring or a backend failed with, reduced to what the conductor decides on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,6 +124,19 @@ pub trait Publications: Send + Sync {
     /// Takes out of the backends what earlier tenures published and, cut short, never recorded; nobody else would. Tells what
     /// it took out.
     async fn withdraw_unrecorded(&self, errand: &Errand) -> Result<Vec<String>, CallError>;
+    /// Makes sure that the image for the node's disk is what the node says, and says where the ramdisk fetches it; asked again,
+    /// it says the same. An image that the ramdisk cannot fetch where it lies, or not as it is, is fetched and served.
+    async fn instance_image(&self, errand: &Errand, wanted: &WantedImage) -> Result<ImageInfo, CallError> {
+        let _ = errand;
+        wanted.direct().ok_or_else(|| CallError {
+            class: ErrorClass::Fail,
+            message: "instance_info/image_source is nothing that the ramdisk can fetch by itself".to_owned(),
+        })
+    }
+    /// The ramdisk is done with it, or will never be.
+    async fn release_instance_image(&self, node: &Node) {
+        let _ = node;
+    }
     /// Bytes that the BMC has read of it through a backend that counts, and its size.
     async fn read_progress(&self, node: &Node, kind: ArtefactKind) -> Option<(u64, u64)>;
 }

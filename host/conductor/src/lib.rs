@@ -18,6 +18,7 @@ mod schedule;
 mod step;
 #[cfg(test)]
 mod testing;
+mod wanted;
 
 pub use hands::{
     BootImage, CallError, Errand, ErrorClass, Observation, ObservedArtefact, Parameter, ParameterValue, Policies,
@@ -27,3 +28,4 @@ pub use instance::{InstanceError, validate_instance, validate_with};
 pub use lease::LeaseClock;
 pub use run::{Conductor, ConductorConfig, Hands, Running, StartError, Timeouts, Waker};
 pub use schedule::home;
+pub use wanted::{WantedChecksum, WantedFormat, WantedImage};

@@ -88,13 +88,19 @@ impl Worker {
         let client = self.agent(record)?;
         let commands = self.commands(&client).await?;
         let known = record.node.agent_command.as_deref();
+        let told = |command: &&CommandStatus| command.is(PREPARE_IMAGE) && known == Some(command.id.as_str());
+        if let Some(command) = commands.iter().rev().find(told) {
+            return self.image_progress(record, command).await;
+        }
+        let errand = self.errand(record, false);
+        let image = self.shared.hands.publications.instance_image(&errand, &image).await?;
         let ours = |command: &&CommandStatus| {
             let other = command.params.pointer("/image_info/urls/0").and_then(Value::as_str);
             let same = other.is_none_or(|url| image.urls.first().is_some_and(|ours| ours == url));
-            command.is(PREPARE_IMAGE) && (known == Some(command.id.as_str()) || (known.is_none() && same))
+            command.is(PREPARE_IMAGE) && known.is_none() && same
         };
         if let Some(command) = commands.iter().rev().find(ours) {
-            return image_progress(command);
+            return self.image_progress(record, command).await;
         }
         if known.is_some() {
             // Writing the whole disk anew is the same as writing it once.
@@ -107,7 +113,17 @@ impl Worker {
         let effect = self.begin_effect(Step::WriteImage).await?;
         let sent = client.prepare_image(&image, drive).await.map_err(Trouble::from);
         self.end_effect(effect, &sent).await;
-        image_progress(&sent?)
+        let command = sent?;
+        self.image_progress(record, &command).await
+    }
+
+    /// How far the image is; once it is there, or cannot be, nobody fetches it any more.
+    async fn image_progress(&mut self, record: &Record, command: &CommandStatus) -> Result<Progress, Trouble> {
+        let progress = image_progress(command);
+        if !matches!(progress, Ok(Progress::Running { .. }) | Err(Trouble::Retry { .. })) {
+            self.shared.hands.publications.release_instance_image(&record.node).await;
+        }
+        progress
     }
 
     /// The ramdisk's clean steps, highest priority first, one at a time.
