@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod conversation;
+mod corpus;
 mod ilo5;
 mod media;
 mod peer;
 mod probe;
+mod record;
 mod ris;
 mod server;
 mod tls;

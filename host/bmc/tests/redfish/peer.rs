@@ -24,7 +24,9 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 pub(crate) enum Answer {
     /// Status, headers, body.
     Say(u16, Vec<(&'static str, String)>, String),
-    /// The same, once the gate is open.
+    /// Status and a body of any bytes.
+    Bytes(u16, Vec<u8>),
+    /// Another answer, once the gate is open.
     After(tokio::sync::watch::Receiver<bool>, Box<Answer>),
     /// Nothing, ever.
     Hang,
@@ -327,6 +329,10 @@ async fn answer(request: Request<Incoming>, state: Arc<Mutex<State>>) -> Result<
     };
     match answer {
         Answer::After(..) => unreachable!("a gate behind a gate"),
+        Answer::Bytes(status, body) => {
+            let response = Response::builder().status(status);
+            Ok(response.body(Full::new(Bytes::from(body))).unwrap())
+        }
         Answer::Say(status, headers, body) => {
             let mut response = Response::builder().status(status);
             for (name, value) in headers {

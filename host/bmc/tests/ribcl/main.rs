@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod conversation;
+mod corpus;
 mod legacy;
 mod peer;
 mod probe;

@@ -20,6 +20,8 @@ pub(crate) const DECLARATION: &str = "<?xml version=\"1.0\"?>\r\n";
 pub(crate) enum Answer {
     /// These documents.
     Say(String),
+    /// These bytes.
+    Bytes(Vec<u8>),
     /// These documents, each part a chunk of its own.
     Chunks(Vec<String>),
     /// An HTTP status and no document.
@@ -234,6 +236,13 @@ async fn posted(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: Arc<Mute
             )
         };
         let reply = match answer {
+            Answer::Bytes(body) => {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                stream.write_all(head.as_bytes()).await.ok()?;
+                stream.write_all(&body).await.ok()?;
+                stream.flush().await.ok()?;
+                continue;
+            }
             Answer::Say(text) => plain(200, &text),
             Answer::Status(status) => plain(status, ""),
             Answer::Chunks(parts) => {
@@ -283,6 +292,7 @@ async fn raw(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: Arc<Mutex<S
     }
     match noted(&state, "", &request) {
         Answer::Say(text) => stream.write_all(text.as_bytes()).await.ok()?,
+        Answer::Bytes(bytes) => stream.write_all(&bytes).await.ok()?,
         Answer::Chunks(parts) => {
             for part in parts {
                 stream.write_all(part.as_bytes()).await.ok()?;
