@@ -4,6 +4,7 @@ mod boot_check;
 mod boot_sources;
 mod config_drive;
 mod errors;
+mod instance_images;
 mod netboot;
 mod openstack;
 mod owned_bmc;

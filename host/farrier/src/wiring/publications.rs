@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::ImageInfo;
 use async_trait::async_trait;
 use bmc::InsertMedia;
-use conductor::{CallError, Errand, ObservedArtefact, Publications};
+use conductor::{CallError, Errand, ObservedArtefact, Publications, WantedImage};
 use image::Recipe;
 use model::take_over::UrlState;
 use model::{ArtefactKind, ArtefactName, Node};
@@ -19,6 +20,7 @@ use storage::{
 };
 
 use super::errors::{fail, of_bmc, of_storage, of_store, with_causes};
+use super::instance_images::InstanceImages;
 use super::netboot::{self, NetbootWiring, Places};
 use super::readers::Readers;
 use super::records::journalled;
@@ -49,6 +51,7 @@ pub(super) struct PublicationWiring {
     /// How long a ramdisk may take to call back.
     pub(super) floppy_wait: Duration,
     pub(super) reinsert_active_now: bool,
+    pub(super) instance_images: InstanceImages,
 }
 
 impl PublicationWiring {
@@ -218,6 +221,14 @@ impl Publications for PublicationWiring {
 
     async fn withdraw_unrecorded(&self, errand: &Errand) -> Result<Vec<String>, CallError> {
         unrecorded::withdraw(&*self.store, &self.backends, errand).await
+    }
+
+    async fn instance_image(&self, errand: &Errand, wanted: &WantedImage) -> Result<ImageInfo, CallError> {
+        self.instance_images.prepare(&errand.node, wanted).await
+    }
+
+    async fn release_instance_image(&self, node: &Node) {
+        self.instance_images.release(&node.id).await;
     }
 
     async fn read_progress(&self, node: &Node, kind: ArtefactKind) -> Option<(u64, u64)> {

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::boot_check;
 use super::config_drive;
 use super::boot_sources::BootSourceWiring;
+use super::instance_images::InstanceImages;
 use super::netboot::{self, NetbootWiring, Places};
 use super::plugins::{self, Calls, PluginPages};
 use super::policies::PolicyWiring;
@@ -130,6 +131,7 @@ impl Site {
             }),
             publications: Arc::new(PublicationWiring {
                 store: Arc::clone(&store),
+                instance_images: InstanceImages::new(Arc::clone(&sources), embedded.clone()),
                 sources,
                 servers: Arc::clone(&servers),
                 backends,
