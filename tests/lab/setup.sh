@@ -52,6 +52,7 @@ step signed   "$here/signed.sh"                            -- "$here/signed.sh" 
 step swift    "$here/swift.sh" "$here/openstack/requirements.txt" -- "$here/swift.sh" "$lab/openstack"
 step keystone "$here/keystone.sh" "$here/openstack/run_keystone.py" "$lab/stamps/swift" -- "$here/keystone.sh" "$lab/openstack"
 step oslo     "$here/oslo.sh" "$here"/oslo/*               -- "$here/oslo.sh" "$lab/oslo"
+step bmc      "$here/bmc.sh" "$here"/bmc/*                 -- "$here/bmc.sh" "$lab/bmc"
 step nginx    "$here/nginx.sh" "$here"/nginx/*             -- "$here/nginx.sh"
 
 cat > "$lab/lab.env.new" <<ENV
@@ -81,6 +82,7 @@ OPENSTACK_PYTHON=$lab/openstack/venv/bin/python
 KEYSTONE=$lab/openstack/keystone
 NGINX=/usr/sbin/nginx
 OSLO_PYTHON=$lab/oslo/bin/python
+SUSHY_EMULATOR=$lab/bmc/bin/sushy-emulator
 DISK_IMAGE=$lab/disk/disk.img
 DISK_IMAGE_SHA256=$(sha256sum "$lab/disk/disk.img" | cut -d' ' -f1)
 ENV

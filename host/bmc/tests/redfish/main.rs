@@ -4,6 +4,7 @@
 
 mod conversation;
 mod corpus;
+mod emulator;
 mod ilo5;
 mod media;
 mod peer;
