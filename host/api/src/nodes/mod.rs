@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::body::{Json, Params, Path};
 use crate::error::{ApiError, ApiResult};
 use crate::json_patch;
-use crate::state::ApiState;
+use crate::state::{ApiState, clip};
 use crate::version::Base;
 use present::Pick;
 
@@ -192,7 +192,7 @@ pub(crate) async fn patch(
 /// `DELETE /v1/nodes/{node}`.
 pub(crate) async fn delete(State(state): State<ApiState>, Path(node): Path) -> ApiResult {
     let record = state.node(&node).await?;
-    deletable(&record.node)?;
+    deletable(&record.node, &node)?;
     let artefacts = state.store.artefacts(&record.node.id).await?;
     if !artefacts.is_empty() && !record.node.maintenance {
         let kinds: Vec<_> = artefacts.iter().map(|artefact| artefact.kind.as_str()).collect();
@@ -206,7 +206,7 @@ pub(crate) async fn delete(State(state): State<ApiState>, Path(node): Path) -> A
 }
 
 /// As Ironic has it: nodes that nobody uses and that nothing is done to; in maintenance any node that is not worked on.
-fn deletable(node: &model::Node) -> ApiResult<()> {
+fn deletable(node: &model::Node, name: &str) -> ApiResult<()> {
     use ProvisionState as S;
     let state = node.provision_state;
     let idle = matches!(
@@ -220,18 +220,18 @@ fn deletable(node: &model::Node) -> ApiResult<()> {
             | S::AdoptFailed
             | S::Error
     );
-    states::free(node)?;
+    states::free(node, name)?;
     if state.waits_for_agent() && !node.maintenance {
         let text = format!(
             "node {} waits for its ramdisk (state `{state}`); abort that first",
-            node.id
+            clip(name)
         );
         return Err(ApiError::Conflict(text));
     }
     if !idle && !node.maintenance {
         let text = format!(
             "node {} is in state `{state}`; undeploy it first, or put it into maintenance to delete it nevertheless",
-            node.id
+            clip(name)
         );
         return Err(ApiError::Conflict(text));
     }

@@ -35,28 +35,28 @@ pub(crate) async fn show(State(state): State<ApiState>, Path(node): Path) -> Api
 }
 
 /// `PUT …/states/provision`.
-pub(crate) async fn provision(State(state): State<ApiState>, Path(node): Path, body: Json) -> ApiResult {
+pub(crate) async fn provision(State(state): State<ApiState>, Path(name): Path, body: Json) -> ApiResult {
     let request: ProvisionRequest = body.shape("request for a provision state")?;
     let verb = machine::parse_verb(&request.target).map_err(|error| ApiError::Invalid(format!("`target`: {error}")))?;
     refuse_unknown(&request)?;
     let given = config_drive(verb, request.configdrive)?;
     let record = state
-        .update(&node, |record| {
+        .update(&name, |record| {
             let node = &mut record.node;
             // Work under way takes requests that stop it, and no other.
             if machine::accepts(node.provision_state, verb).is_err() {
-                free(node)?;
+                free(node, &name)?;
             }
-            no_wish(node)?;
+            no_wish(node, &name)?;
             if node.maintenance && !machine::accepts_in_maintenance(verb) {
-                let text = format!("node {} is in maintenance; end that before `{verb}`", node.id);
+                let text = format!("node {} is in maintenance; end that before `{verb}`", clip(&name));
                 return Err(ApiError::Invalid(text));
             }
             machine::accepts(node.provision_state, verb)
-                .map_err(|refusal| ApiError::Invalid(format!("node {}: {refusal}", node.id)))?;
+                .map_err(|refusal| ApiError::Invalid(format!("node {}: {refusal}", clip(&name))))?;
             let drive = given.as_ref().map(|given| packed(&state, node, given)).transpose()?;
             if matches!(verb, Verb::Active | Verb::Rebuild) {
-                validate::deployable(node, drive.as_ref(), &state)?;
+                validate::deployable(node, &name, drive.as_ref(), &state)?;
             }
             node.wish = Some(Wish::Provision {
                 verb,
@@ -88,21 +88,21 @@ fn refuse_unknown(request: &ProvisionRequest) -> ApiResult<()> {
     Ok(())
 }
 
-/// No other wish waits.
-fn no_wish(node: &Node) -> ApiResult<()> {
+/// No other wish waits. `name`: what the client calls the node.
+fn no_wish(node: &Node, name: &str) -> ApiResult<()> {
     let Some(wish) = &node.wish else {
         return Ok(());
     };
     Err(ApiError::Conflict(format!(
         "node {} has a request that waits to be begun ({}); try again",
-        node.id,
+        clip(name),
         describe(wish)
     )))
 }
 
 /// The node takes a wish now: nobody works on it, and no other wish waits.
-pub(super) fn free(node: &Node) -> ApiResult<()> {
-    no_wish(node)?;
+pub(super) fn free(node: &Node, name: &str) -> ApiResult<()> {
+    no_wish(node, name)?;
     if machine::is_busy(node.provision_state) {
         let stop = match machine::accepts(node.provision_state, Verb::Abort) {
             Ok(()) => ", or stop it with `abort`",
@@ -110,7 +110,8 @@ pub(super) fn free(node: &Node) -> ApiResult<()> {
         };
         let text = format!(
             "node {} is being worked on (state `{}`); try again when it is done{stop}",
-            node.id, node.provision_state
+            clip(name),
+            node.provision_state
         );
         return Err(ApiError::Conflict(text));
     }
@@ -176,7 +177,7 @@ pub(crate) async fn power(State(state): State<ApiState>, Path(node): Path, body:
     };
     let record = state
         .update(&node, |record| {
-            free(&record.node)?;
+            free(&record.node, &node)?;
             record.node.wish = Some(Wish::Power(action));
             Ok(())
         })
@@ -186,18 +187,18 @@ pub(crate) async fn power(State(state): State<ApiState>, Path(node): Path, body:
 }
 
 /// Records that the node shall boot an ISO of the operator's once.
-pub(super) async fn boot_into_iso(state: &ApiState, node: &str, url: String) -> ApiResult {
+pub(super) async fn boot_into_iso(state: &ApiState, name: &str, url: String) -> ApiResult {
     check_iso_url(&url)?;
     let record = state
-        .update(node, |record| {
+        .update(name, |record| {
             let node = &mut record.node;
-            free(node)?;
+            free(node, name)?;
             let state = node.provision_state;
             let free = matches!(state, ProvisionState::Manageable | ProvisionState::Active);
             if !free && (!node.maintenance || state.waits_for_agent()) {
                 let text = format!(
                     "node {} is in state `{state}`; boot_into_iso takes a node that is manageable, active or in maintenance",
-                    node.id
+                    clip(name)
                 );
                 return Err(ApiError::Invalid(text));
             }

@@ -10,7 +10,7 @@ use wire::ironic::Validity;
 
 use crate::body::Path;
 use crate::error::{ApiError, ApiResult};
-use crate::state::{ApiState, Site};
+use crate::state::{ApiState, Site, clip};
 
 /// `GET …/validate`.
 pub(crate) async fn validate(State(state): State<ApiState>, Path(node): Path) -> ApiResult {
@@ -58,13 +58,13 @@ fn validity(name: &str, found: Result<(), String>) -> Value {
     serde_json::to_value(validity).unwrap_or_default()
 }
 
-/// Whether a deployment could begin.
-pub(super) fn deployable(node: &Node, config_drive: Option<&Secret>, state: &ApiState) -> ApiResult<()> {
+/// Whether a deployment could begin. `name`: what the client calls the node.
+pub(super) fn deployable(node: &Node, name: &str, config_drive: Option<&Secret>, state: &ApiState) -> ApiResult<()> {
     let found = credentials(node)
         .and_then(|()| ramdisk(node, &state.site))
         .and_then(|()| (state.check_boot)(node))
         .and_then(|()| instance(node, config_drive));
-    found.map_err(|reason| ApiError::Invalid(format!("node {}: {reason}", node.id)))
+    found.map_err(|reason| ApiError::Invalid(format!("node {}: {reason}", clip(name))))
 }
 
 fn text<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {

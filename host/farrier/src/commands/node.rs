@@ -166,7 +166,7 @@ async fn provision(client: &Client, args: &MoveArgs, target: &str, goal: &str) -
         output::say(format_args!("would ask: PUT {path} {}", json!({ "target": target })));
         return Ok(());
     }
-    let before = wait::states(client, &args.node).await?;
+    let before = wait::before(client, &args.node).await?;
     client.put(&path, &json!({ "target": target })).await?;
     if args.no_wait {
         output::note(format_args!("node {}: {target} asked for", args.node));

@@ -40,7 +40,7 @@ pub(super) async fn run(args: Args) -> Result<()> {
     }
     let name = loaded.settings.conductor.name.clone();
     let site = Site::start(loaded.settings).await?;
-    tracing::info!(conductor = %name, api = %site.api, "ready");
+    tracing::info!(conductor = %name, api = %site.api, agent = %site.agent, images = %site.images, "ready");
     let mut terminate = signal(SignalKind::terminate()).context("could not listen for SIGTERM")?;
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}

@@ -130,10 +130,12 @@ impl Watch {
                 let there = other.get(&format!("/farrier/v1/nodes/{node}/progress")).await?;
                 read += there["bytes_read"].as_u64().unwrap_or(0);
             }
-            self.line(
-                node,
-                &format!("  {line}, {} of its images read so far", output::bytes(read)),
-            );
+            let read = match read {
+                // Its ramdisk has not begun to boot, or what it read is withdrawn already.
+                0 => String::new(),
+                read => format!(", {} of its images read so far", output::bytes(read)),
+            };
+            self.line(node, &format!("  {line}{read}"));
             self.steps.insert(node.to_owned(), line);
         }
         Ok(())
