@@ -35,8 +35,21 @@ pub(crate) struct Modes {
     pub(crate) asked: &'static str,
 }
 
+/// How a site's nodes boot.
+#[derive(Clone, Default)]
+pub(crate) enum Boot {
+    /// From virtual media.
+    #[default]
+    Media,
+    /// By iPXE, which fetches from the conductor alpha.
+    Conductor,
+    /// By iPXE, which fetches the entry script from this URL; how it gets there is in this `ironic.conf`.
+    IronicConf { bootfile: String, text: String },
+}
+
 pub(crate) struct Site {
     pub(crate) sim: Running,
+    boot: Boot,
     lab: Lab,
     folder: Folder,
     esp: PathBuf,
@@ -65,6 +78,10 @@ impl Ports {
 
 impl Site {
     pub(crate) async fn new(servers: usize, modes: Modes) -> Self {
+        Self::booting(servers, modes, Boot::Media).await
+    }
+
+    pub(crate) async fn booting(servers: usize, modes: Modes, boot: Boot) -> Self {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -75,6 +92,12 @@ impl Site {
         config.boot = vec![BootKind::Qemu(lab.qemu())];
         config.boot_mode = Some(modes.factory);
         config.disk_bytes = DISK_BYTES;
+        let ports = [Ports::free(), Ports::free()];
+        config.bootfile = match &boot {
+            Boot::Media => None,
+            Boot::Conductor => Some(format!("http://10.0.2.2:{}/boot.ipxe", ports[0].images)),
+            Boot::IronicConf { bootfile, .. } => Some(bootfile.clone()),
+        };
         let disk = std::fs::read(lab.file("DISK_IMAGE")).unwrap();
         Self {
             sim: sim::start(config).await.unwrap(),
@@ -83,8 +106,9 @@ impl Site {
             disk,
             lab,
             folder,
-            ports: [Ports::free(), Ports::free()],
+            ports,
             modes,
+            boot,
         }
     }
 
@@ -102,6 +126,11 @@ impl Site {
         let (kernel, ramdisk) = Machines::asked().deploy_pair();
         let (kernel, ramdisk) = (self.lab.file(kernel), self.lab.file(ramdisk));
         let lab = kernel.ancestors().nth(3).unwrap();
+        // Who boots by iPXE fetches by itself; otherwise the BMC does, which is on this host.
+        let host = match self.boot {
+            Boot::Media => "127.0.0.1",
+            Boot::Conductor | Boot::IronicConf { .. } => "10.0.2.2",
+        };
         let settings = json!({
             "data-dir": self.folder.path().join("data"),
             "secret-key-file": self.folder.path().join("secret.key"),
@@ -116,7 +145,7 @@ impl Site {
             "conductor": { "name": name, "lease-s": 4, "automated-clean": automated_clean },
             "images": {
                 "listen": listen(ports.images),
-                "external-url": format!("http://127.0.0.1:{}", ports.images),
+                "external-url": format!("http://{host}:{}", ports.images),
                 "deploy-kernel": kernel,
                 "deploy-ramdisk": ramdisk,
                 "isolinux": self.lab.file("ISOLINUX"),
@@ -130,8 +159,12 @@ impl Site {
             .write(&format!("{name}.toml"), toml::to_string(&settings).unwrap());
         let log = self.folder.path().join(format!("{name}.log"));
         let output = std::fs::File::create(&log).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_farrier"))
-            .args(["serve", "--config", &config])
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farrier"));
+        command.args(["serve", "--config", &config]);
+        if let Boot::IronicConf { text, .. } = &self.boot {
+            command.args(["--ironic-conf", &self.folder.write("ironic.conf", text)]);
+        }
+        let child = command
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
             .stderr(output)
@@ -157,10 +190,15 @@ impl Site {
     pub(crate) async fn available(&self, conductor: &Conductor, index: usize, driver: &str, instance: Value) -> String {
         let server = self.sim.server(index).unwrap();
         let name = format!("n{index}");
+        let interface = match self.boot {
+            Boot::Media => "ilo-virtual-media",
+            Boot::Conductor | Boot::IronicConf { .. } => "ilo-ipxe",
+        };
         let node = json!({
             "uuid": uuid_at_home_with("alpha"),
             "name": name,
             "driver": driver,
+            "boot_interface": interface,
             "driver_info": {
                 "ilo_address": server.url, "ilo_username": BMC_USER, "ilo_password": BMC_PASSWORD,
                 "ilo_verify_ca": self.sim.ca_pem(),
