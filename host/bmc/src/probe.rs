@@ -116,8 +116,8 @@ pub async fn probe(config: &BmcConfig) -> Result<Probe, BmcError> {
         }
         match ask(transport, config, &gate).await {
             Ok(presence) => findings.push(Finding { transport, presence }),
-            // What says nothing about the other protocols.
-            Err(error) if ends_it(&error) => return Err(failure.unwrap_or(error)),
+            // Beside a protocol that is spoken, what is wrong with another one is for information.
+            Err(error) if ends_it(&error) && !is_spoken(&findings) => return Err(failure.unwrap_or(error)),
             Err(error) => {
                 let presence = Presence::Absent(error.to_string());
                 findings.push(Finding { transport, presence });
@@ -166,8 +166,12 @@ pub(crate) async fn find(config: &BmcConfig, gate: &Arc<Gate>) -> Result<Transpo
 
 /// The raw form is for what speaks no HTTP, and for TLS that is as old.
 fn may_be_raw(config: &BmcConfig, findings: &[Finding]) -> bool {
-    let spoken = |found: &Finding| matches!(found.presence, Presence::Spoken { .. });
-    config.protocols == Protocols::Legacy && config.address.0.starts_with("https:") && !findings.iter().any(spoken)
+    config.protocols == Protocols::Legacy && config.address.0.starts_with("https:") && !is_spoken(findings)
+}
+
+fn is_spoken(findings: &[Finding]) -> bool {
+    let mut findings = findings.iter();
+    findings.any(|found| matches!(found.presence, Presence::Spoken { .. }))
 }
 
 /// Errors that another protocol would run into as well; a service that is only just starting, since the next best would be

@@ -123,22 +123,12 @@ impl Talk<'_> {
             return Ok(());
         }
         let said = format!("HTTP {} at /ribcl", status.as_u16());
-        Err(match status {
-            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
-                let why = format!("{NO_SERVICE} /ribcl ({said}): RIBCL is switched off, or its firmware has none");
-                Miss::Final(self.unsupported(why))
-            }
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Miss::Final(BmcError::Login {
-                address: self.bmc.address.clone(),
-                action: self.action,
-            }),
-            status if status.is_server_error() => Miss::Unknown(BmcError::Busy {
-                address: self.bmc.address.clone(),
-                action: self.action,
-                reason: said,
-                retry_after: None,
-            }),
-            _ => Miss::Final(self.says_no(said)),
+        Err(if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED {
+            Miss::Unknown(self.busy(said))
+        } else {
+            // RIBCL has its login and its refusals in its documents; what speaks HTTP instead is not RIBCL.
+            let why = format!("{NO_SERVICE} /ribcl ({said}): RIBCL is switched off, or its firmware has none");
+            Miss::Final(self.unsupported(why))
         })
     }
 

@@ -104,6 +104,28 @@ async fn an_ilo_5_is_found_with_all_that_it_speaks_and_can_do_and_nothing_is_cha
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_ribcl_does_not_speak_against_redfish() {
+    let failed =
+        "<?xml version=\"1.0\"?><RIBCL VERSION=\"2.23\"><RESPONSE STATUS=\"0x005F\" MESSAGE='Login failed.'/></RIBCL>";
+    for answer in [
+        status(401),
+        status(503),
+        Answer::Say(200, vec![], failed.into()),
+        Answer::Drop,
+    ] {
+        let peer = ilo5().await;
+        peer.on(RIBCL, [answer]);
+        let found = probe(&peer.config()).await.unwrap();
+        assert_eq!(found.transport, Transport::Redfish);
+        assert!(
+            matches!(found.findings[2].presence, Presence::Absent(_)),
+            "{:?}",
+            found.findings
+        );
+    }
+}
+
+#[tokio::test]
 async fn the_root_is_asked_without_credentials() {
     let peer = ilo5().await;
     ProbedBmc::new(peer.config(), None).unwrap().transport().await.unwrap();
