@@ -23,7 +23,7 @@ struct Shared {
     /// Served under `/boot/`.
     folder: Mutex<Option<PathBuf>>,
     requests: Mutex<Vec<String>>,
-    /// Bodies stop after half of their bytes while this is true.
+    /// Whole bodies stop after half of their bytes while this is true.
     held: watch::Sender<bool>,
 }
 
@@ -57,18 +57,18 @@ impl ImageServer {
         self.url("boot")
     }
 
-    /// Requests so far, as `GET /name`.
+    /// Requests so far, as `GET /name`, or `GET /name bytes=0-9` for a part of it.
     pub(crate) fn requests(&self) -> Vec<String> {
         lock(&self.shared.requests).clone()
     }
 
-    /// How often a file was asked for by GET.
+    /// How often all of a file was asked for by GET.
     pub(crate) fn gets(&self, name: &str) -> usize {
         let wanted = format!("GET /{name}");
         self.requests().iter().filter(|request| **request == wanted).count()
     }
 
-    /// Keeps the second half of every body back, or lets it go.
+    /// Keeps the second half of every whole body back, or lets it go.
     pub(crate) fn hold(&self, held: bool) {
         self.shared.held.send_replace(held);
     }
@@ -113,9 +113,15 @@ async fn answer(mut stream: TcpStream, shared: Arc<Shared>) -> std::io::Result<(
     let head = String::from_utf8_lossy(&head).into_owned();
     let mut words = head.split(' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    lock(&shared.requests).push(format!("{method} {path}"));
     let found = shared.find(path);
-    let range = head.lines().find_map(|line| line.strip_prefix("Range: bytes="));
+    // Field names have no case.
+    let range = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("range").then(|| value.trim().to_owned())
+    });
+    let part = range.as_ref().map(|range| format!(" {range}")).unwrap_or_default();
+    lock(&shared.requests).push(format!("{method} {path}{part}"));
+    let range = range.as_deref().and_then(|range| range.strip_prefix("bytes="));
     let range = range.and_then(|range| {
         let (first, last) = range.trim().split_once('-')?;
         Some((first.parse::<usize>().ok()?, last.parse::<usize>().ok()?))
@@ -137,8 +143,11 @@ async fn answer(mut stream: TcpStream, shared: Arc<Shared>) -> std::io::Result<(
     if method == "GET" {
         let (first, second) = body.split_at(body.len() / 2);
         stream.write_all(first).await?;
-        let mut held = shared.held.subscribe();
-        let _ = held.wait_for(|held| !held).await;
+        // Whoever asks for a part only looks.
+        if part.is_empty() {
+            let mut held = shared.held.subscribe();
+            let _ = held.wait_for(|held| !held).await;
+        }
         stream.write_all(second).await?;
     }
     stream.shutdown().await

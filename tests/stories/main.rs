@@ -14,6 +14,7 @@ mod client;
 mod commands;
 mod conductor;
 mod deploying;
+mod disk_images;
 mod envelope;
 mod full_disk;
 mod image_server;

@@ -19,6 +19,8 @@ use storage::{Backend as _, Embedded, Publication, Reader};
 
 use super::errors::{fail, of_storage, with_causes};
 
+/// How long a look may take.
+const LOOK: Duration = Duration::from_secs(15);
 /// Longest that a ramdisk may take to fetch and write an image that nobody took back.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -52,7 +54,7 @@ impl InstanceImages {
                 direct.os_hash = Some((checksum.algorithm().to_owned(), checksum.hex()));
                 direct.checksum = None;
             }
-            match self.sources.look(&wanted.source, declared).await {
+            match self.look(&wanted.source, declared).await {
                 Ok(Look::Plain(disk)) => {
                     direct.format = for_agent(disk.format);
                     return Ok(direct);
@@ -67,6 +69,18 @@ impl InstanceImages {
             }
         }
         self.serve(node, wanted, checksum, declared).await
+    }
+
+    /// A server that the ramdisk alone can reach may well swallow what is sent to it from here.
+    async fn look(&self, source: &str, declared: Option<DiskFormat>) -> Result<Look, SourceError> {
+        let looked = tokio::time::timeout(LOOK, self.sources.look(source, declared)).await;
+        looked.unwrap_or_else(|_| {
+            Err(SourceError::Timeout {
+                reference: "the image".to_owned(),
+                after: LOOK,
+                what: "no answer came",
+            })
+        })
     }
 
     /// Nobody fetches it any more.
