@@ -4,6 +4,7 @@
 //! Dropping a call never drops an effect: its task goes on and its result is journalled even if nobody waits.
 
 mod budget;
+mod publish;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::catalog::Bound;
 use crate::envelope::{self, Verdict};
 use crate::grants::Given;
 use crate::run::{Entry, Inner, Nested};
-use crate::world::{Placement, Session};
+use crate::world::Session;
 use crate::{CallContext, CallFailure, DriverError, facts};
 
 /// What a host function gives back if it fails.
@@ -211,54 +212,6 @@ impl Broker {
                 Err(DriverError::other("host-panic", format!("{name} failed inside the host: report this")).into())
             }
         }
-    }
-
-    async fn publish(
-        &mut self,
-        image: ImageHandle,
-        minimum_lifetime_s: u32,
-        replace_nothing: bool,
-    ) -> Result<Reply, HostError> {
-        let placed = timeout_at(self.root.deadline, self.session.place(image, minimum_lifetime_s)).await;
-        let (backend, journal_as) = match placed.unwrap_or_else(|_| Err(out_of_time("storage.publish")))? {
-            Placement::Published(handle, info) => return Ok(Reply::Location(handle, info)),
-            Placement::Again { backend, journal_as } => (backend, journal_as),
-            Placement::Choose { replaces: true, .. } if replace_nothing => return Err(envelope::refusal().into()),
-            Placement::Choose {
-                request,
-                mut candidates,
-                journal_as,
-                ..
-            } => {
-                candidates.retain(|candidate| self.bound.grants.allows_backend(&candidate.id));
-                if candidates.is_empty() {
-                    return Err(DriverError::Denied("storage.backends".to_owned()).into());
-                }
-                let names: Vec<String> = candidates.iter().map(|candidate| candidate.id.clone()).collect();
-                let choice = Arc::clone(&self.runtime)
-                    .nested_select(&self.context, request, candidates, self.nested())
-                    .await?;
-                if !names.contains(&choice.backend) {
-                    let message = format!(
-                        "the backend-selection plugin chose `{}`, which was not offered",
-                        choice.backend
-                    );
-                    return Err(DriverError::other("bad-choice", message).into());
-                }
-                tracing::info!(backend = %choice.backend, "{}", choice.reason);
-                (choice.backend, journal_as)
-            }
-        };
-        if !self.bound.grants.allows_backend(&backend) {
-            return Err(DriverError::Denied("storage.backends".to_owned()).into());
-        }
-        let detail = format!("{journal_as} to {backend}");
-        let call = HostCall::Publish {
-            image,
-            minimum_lifetime_s,
-            backend: Some(backend),
-        };
-        self.effect(call, detail).await
     }
 
     /// Hands a call down the chain. No handle crosses: a location is taken into the next session as what it is.

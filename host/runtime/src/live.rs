@@ -152,7 +152,12 @@ pub struct SiteBackend {
     pub max_lifetime: Option<Duration>,
     /// What a backend-selection plugin may want to know ("url-scheme", "delivery", …).
     pub traits: Vec<(String, String)>,
+    /// Whether new artefacts of this node may go there.
+    pub takes: Takes,
 }
+
+/// See [`SiteBackend::takes`].
+pub type Takes = Arc<dyn Fn(&Node) -> bool + Send + Sync>;
 
 /// The real world.
 pub struct LiveWorld {

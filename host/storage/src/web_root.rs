@@ -1,7 +1,7 @@
 //! The web-root backend: files under a directory that some web server serves.
 //!
-//! A file appears whole or not at all ([`Unfinished`]), readable for everybody, and only files whose names are artefact names are ever removed. Nothing outside the directory can be reached, whatever links
-//! lie in it.
+//! A file appears whole or not at all ([`Unfinished`]), readable for the web server, and only files whose names are artefact
+//! names are ever removed. Nothing outside the directory can be reached, whatever links lie in it.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -31,11 +31,18 @@ struct Root {
     dir: Dir,
     path: PathBuf,
     base_url: BaseUrl,
+    mode: u32,
 }
 
 impl WebRoot {
-    /// Opens the directory `root`, which must exist, and removes what a crash left of unfinished files. Blocks.
+    /// [`WebRoot::open`] with files that everybody may read.
     pub fn new(root: &Path, base_url: &str) -> Result<Self, StorageError> {
+        Self::open(root, base_url, MODE)
+    }
+
+    /// Opens the directory `root`, which must exist, and removes what a crash left of unfinished files; files get the
+    /// permissions `mode`. Blocks.
+    pub fn open(root: &Path, base_url: &str, mode: u32) -> Result<Self, StorageError> {
         let place = place(root);
         let base_url = BaseUrl::parse(base_url, &place)?;
         let dir =
@@ -44,6 +51,7 @@ impl WebRoot {
             dir,
             path: root.to_owned(),
             base_url,
+            mode,
         };
         remove_leftovers(&root.dir).map_err(|error| root.error("list files", error))?;
         Ok(Self(Arc::new(root)))
@@ -158,7 +166,7 @@ impl Root {
     fn create(&self) -> Result<Unfinished, StorageError> {
         let file = Unfinished::create(&self.dir).map_err(|error| self.error("create a file", error))?;
         file.file()
-            .set_permissions(std::fs::Permissions::from_mode(MODE))
+            .set_permissions(std::fs::Permissions::from_mode(self.mode))
             .map_err(|error| self.error("set the mode of a file", error))?;
         Ok(file)
     }

@@ -3,6 +3,20 @@
 use crate::bindings::exports::farrier::driver::backend_selection::{Candidate, Choice, Request};
 use crate::bindings::farrier::driver::types::{Detail, Error};
 
+/// How long a backend is avoided after a publication there failed, if another one can take the artefact.
+const LATELY_S: u64 = 300;
+
+/// Whether a setting lets another backend than the first stand in; it does if it is absent.
+pub(crate) fn may_fall_back(setting: Option<&str>) -> Result<bool, Error> {
+    match setting {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(Error::Invalid(
+            "setting `/fall-back` of the backend-selection plugin must be true or false".to_owned(),
+        )),
+    }
+}
+
 /// The ids that a setting names, best first.
 pub(crate) fn preference(pointer: &str, setting: &str) -> Result<Vec<String>, Error> {
     if let Ok(one) = serde_json::from_str::<String>(setting) {
@@ -15,34 +29,63 @@ pub(crate) fn preference(pointer: &str, setting: &str) -> Result<Vec<String>, Er
     })
 }
 
-/// The first preferred candidate that can take the artefact, else the first of all that can.
-pub(crate) fn choose(request: &Request, candidates: &[Candidate], preferred: &[String]) -> Result<Choice, Error> {
-    let usable = |candidate: &&Candidate| obstacle(request, candidate).is_none();
-    let wanted = preferred
+/// The first preferred candidate that can take the artefact, else the first of all that can; one where publishing failed a
+/// moment ago comes after all others. Without `fall_back` it is the first one or none.
+pub(crate) fn choose(
+    request: &Request,
+    candidates: &[Candidate],
+    preferred: &[String],
+    fall_back: bool,
+) -> Result<Choice, Error> {
+    let wished = preferred
         .iter()
-        .filter_map(|id| candidates.iter().find(|candidate| candidate.id == *id))
-        .find(usable);
-    if let Some(candidate) = wanted {
-        let reason = "preferred by the site".to_owned();
-        return Ok(Choice {
-            backend: candidate.id.clone(),
-            reason,
+        .filter_map(|id| candidates.iter().find(|candidate| candidate.id == *id));
+    let others = candidates.iter().filter(|candidate| !preferred.contains(&candidate.id));
+    let mut order: Vec<&Candidate> = wished.chain(others).collect();
+    if !fall_back {
+        // A preference that names nothing that is there is no reason to take what was not asked for.
+        let first = preferred.first().map_or(order.first().copied(), |id| {
+            candidates.iter().find(|candidate| candidate.id == *id)
         });
-    }
-    if let Some(candidate) = candidates.iter().find(usable) {
-        let reason = match preferred.first() {
-            None => "first backend that can take it".to_owned(),
-            Some(id) => match candidates.iter().find(|candidate| candidate.id == *id) {
-                Some(first) => format!("preferred `{id}` {}", obstacle(request, first).unwrap_or_default()),
-                None => format!("preferred `{id}` is not a backend that this plugin may use"),
-            },
+        return match first {
+            Some(first) if obstacle(request, first).is_none() => Ok(Choice {
+                backend: first.id.clone(),
+                reason: "the only one that the site allows".to_owned(),
+            }),
+            first => Err(none(request, first.map_or(&[], std::slice::from_ref))),
         };
-        return Ok(Choice {
-            backend: candidate.id.clone(),
-            reason,
-        });
     }
-    Err(none(request, candidates))
+    // Stable: the order of preference stays within both groups.
+    order.sort_by_key(|candidate| failed_lately(candidate));
+    let chosen = order.iter().find(|candidate| obstacle(request, candidate).is_none());
+    let Some(chosen) = chosen else {
+        return Err(none(request, candidates));
+    };
+    let reason = match preferred.first() {
+        Some(id) if *id == chosen.id => "preferred by the site".to_owned(),
+        None => "first backend that can take it".to_owned(),
+        Some(id) => match candidates.iter().find(|candidate| candidate.id == *id) {
+            None => format!("preferred `{id}` is not a backend that this plugin may use"),
+            Some(first) => {
+                let why = obstacle(request, first);
+                format!(
+                    "preferred `{id}` {}",
+                    why.unwrap_or_else(|| "failed a moment ago".to_owned())
+                )
+            }
+        },
+    };
+    Ok(Choice {
+        backend: chosen.id.clone(),
+        reason,
+    })
+}
+
+/// Publishing failed there so recently that it would probably fail again.
+fn failed_lately(candidate: &Candidate) -> bool {
+    let ago = candidate.traits.iter().find(|(key, _)| key == "publish-failed-s");
+    ago.and_then(|(_, seconds)| seconds.parse::<u64>().ok())
+        .is_some_and(|seconds| seconds < LATELY_S)
 }
 
 /// Why a candidate cannot take the artefact.
@@ -118,7 +161,7 @@ mod tests {
 
     fn chosen(request: &Request, candidates: &[Candidate], preferred: &[&str]) -> String {
         let preferred: Vec<String> = preferred.iter().map(|id| (*id).to_owned()).collect();
-        match choose(request, candidates, &preferred) {
+        match choose(request, candidates, &preferred, true) {
             Ok(choice) => choice.backend,
             Err(Error::Other(detail)) => format!("{}, again after {:?}", detail.message, detail.retry_after_ms),
             Err(other) => panic!("{other:?}"),
@@ -181,6 +224,46 @@ mod tests {
         );
         let nothing = chosen(&request(100, None), &[], &[]);
         assert!(nothing.starts_with("there is no backend"), "{nothing}");
+    }
+
+    fn failed(id: &str, seconds: &str) -> Candidate {
+        Candidate {
+            traits: vec![("publish-failed-s".to_owned(), seconds.to_owned())],
+            ..candidate(id)
+        }
+    }
+
+    #[test]
+    fn a_backend_where_publishing_failed_a_moment_ago_is_the_last_resort() {
+        let all = [failed("a", "10"), candidate("b"), failed("c", "9999"), failed("d", "x")];
+        for (preferred, expected) in [(vec![], "b"), (vec!["a"], "b"), (vec!["a", "c"], "c"), (vec!["d"], "d")] {
+            assert_eq!(chosen(&request(1, None), &all, &preferred), expected, "{preferred:?}");
+        }
+        assert_eq!(chosen(&request(1, None), &all[..1], &[]), "a");
+        let choice = choose(&request(1, None), &all, &["a".to_owned()], true).unwrap();
+        assert_eq!(choice.reason, "preferred `a` failed a moment ago");
+    }
+
+    #[test]
+    fn without_falling_back_it_is_the_first_or_none() {
+        let ill = Candidate {
+            healthy: false,
+            ..candidate("ill")
+        };
+        let all = [ill, candidate("well")];
+        let strict = |preferred: &[&str]| {
+            let preferred: Vec<String> = preferred.iter().map(|id| (*id).to_owned()).collect();
+            choose(&request(1, None), &all, &preferred, false).map(|choice| choice.backend)
+        };
+        assert_eq!(strict(&["well"]).unwrap(), "well");
+        for refused in [strict(&[]), strict(&["ill", "well"]), strict(&["gone"])] {
+            assert!(
+                matches!(&refused, Err(Error::Other(detail)) if detail.code == "no-backend"),
+                "{refused:?}"
+            );
+        }
+        assert!(may_fall_back(None).unwrap() && !may_fall_back(Some("false")).unwrap());
+        assert!(matches!(may_fall_back(Some("7")), Err(Error::Invalid(_))));
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! The default choice of a backend: the site's preference where it can take the artefact, else the first healthy one that can.
 //!
 //! Settings: `prefer` is a backend's id or a list of them; `prefer-for.<kind>` (`floppy`, `boot-iso`, `config-drive`) goes
-//! before it. Nothing here has effects.
+//! before it. With `fall-back = false` no other than the first stands in for it. Nothing here has effects.
+//!
+//! The host asks again when publishing has failed, with that backend marked as unwell: so what is chosen here is what it
+//! falls back to.
 
 mod bindings;
 mod choose;
@@ -26,7 +29,8 @@ impl Guest for Plugin {
                 preferred.extend(choose::preference(&pointer, &setting)?);
             }
         }
-        choose::choose(&request, &candidates, &preferred)
+        let fall_back = choose::may_fall_back(config::get("/fall-back").as_deref())?;
+        choose::choose(&request, &candidates, &preferred, fall_back)
     }
 }
 

@@ -1,5 +1,6 @@
 //! One room's trait to another room's type. Nothing is decided here.
 
+pub(crate) mod backends;
 mod boot_check;
 mod boot_sources;
 mod config_drive;

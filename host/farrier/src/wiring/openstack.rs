@@ -9,13 +9,18 @@ use url::Url;
 
 /// A client of one service of the catalogue ("object-store", "image"), in so many attempts a request.
 pub(crate) fn client(access: &OpenStack, service: &str, attempts: u32) -> Result<Client> {
+    Ok(Client::new(Identity::new(config(access, service, attempts)?)?))
+}
+
+/// Where to authenticate for that service, and as whom.
+pub(crate) fn config(access: &OpenStack, service: &str, attempts: u32) -> Result<IdentityConfig> {
     let endpoint = match &access.endpoint {
         Some(url) => Some(url.as_str().parse::<Url>()?),
         // Where nobody authenticates there is no catalogue to look in.
         None if access.credential == settings::Credential::None => Some(access.auth_url.as_str().parse()?),
         None => None,
     };
-    let config = IdentityConfig {
+    Ok(IdentityConfig {
         region: access.region.clone(),
         interface: match access.interface {
             settings::Interface::Public => Interface::Public,
@@ -30,8 +35,7 @@ pub(crate) fn client(access: &OpenStack, service: &str, attempts: u32) -> Result
             ..Limits::default()
         },
         ..IdentityConfig::new(access.auth_url.as_str(), credential(&access.credential))?
-    };
-    Ok(Client::new(Identity::new(config)?))
+    })
 }
 
 fn credential(set: &settings::Credential) -> Credential {

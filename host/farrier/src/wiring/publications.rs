@@ -1,7 +1,8 @@
 //! The conductor's `Publications` over the records, the recipes and the backends; and the recall of an artefact by name, so
 //! that any conductor serves any recorded artefact.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::ImageInfo;
@@ -16,7 +17,7 @@ use runtime::live::Readers as _;
 use runtime::live::SiteBackend;
 use sources::Sources;
 use storage::{
-    Backend, Embedded, Part, Publication, Published, Reader, Recall, RecallError, Recalled, Renewal, Standing,
+    Backend, Embedded, ObjectBackend, Part, Publication, Published, Reader, Recall, RecallError, Recalled, Renewal, Standing,
 };
 
 use super::errors::{fail, of_bmc, of_storage, of_store, with_causes};
@@ -83,13 +84,22 @@ impl PublicationWiring {
     }
 
     async fn look_at(&self, record: &ArtefactRecord) -> UrlState {
-        let reply = self.http.head(record.url.expose()).timeout(LOOK).send().await;
+        let mut reply = self.http.head(record.url.expose()).timeout(LOOK).send().await;
+        if reply.as_ref().is_ok_and(|reply| reply.status() == reqwest::StatusCode::FORBIDDEN) {
+            // A presigned URL is good for GET alone.
+            let get = self.http.get(record.url.expose()).header("range", "bytes=0-0");
+            reply = get.timeout(LOOK).send().await;
+        }
         match reply {
             Ok(reply) if reply.status().is_success() => {
+                let whole = match reply.status() {
+                    reqwest::StatusCode::PARTIAL_CONTENT => "content-range",
+                    _ => "content-length",
+                };
                 let length = reply
                     .headers()
-                    .get("content-length")
-                    .and_then(|value| value.to_str().ok()?.parse().ok());
+                    .get(whole)
+                    .and_then(|value| value.to_str().ok()?.rsplit('/').next()?.parse().ok());
                 if length.is_none_or(|length: u64| length == record.size) {
                     UrlState::Serving
                 } else {
@@ -274,6 +284,8 @@ pub(super) struct RecallWiring {
     pub(super) readers: Readers,
     /// Ids of the backends that this process serves.
     pub(super) embedded: Vec<String>,
+    /// Object stores, whose artefacts it serves if they are relayed; set once they are open.
+    pub(super) stores: Arc<OnceLock<BTreeMap<String, ObjectBackend>>>,
     /// What it serves under names that can be guessed.
     pub(super) places: Places,
 }
@@ -284,7 +296,14 @@ impl RecallWiring {
         let record = found.map_err(|error| RecallError {
             reason: with_causes(&error),
         })?;
-        Ok(record.filter(|record| self.embedded.contains(&record.backend) || netboot::is_served_here(&record.backend)))
+        Ok(record.filter(|record| {
+            let id = &record.backend;
+            self.embedded.contains(id) || self.store(id).is_some() || netboot::is_served_here(id)
+        }))
+    }
+
+    fn store(&self, id: &str) -> Option<&ObjectBackend> {
+        self.stores.get()?.get(id)
     }
 
     /// Who may fetch a recorded artefact; where that is not limited, the node is not looked up.
@@ -316,6 +335,10 @@ impl Recall for RecallWiring {
             return Ok(None);
         };
         let reader = self.reader(&record).await?;
+        if let Some(store) = self.store(&record.backend) {
+            let (digest, size) = (record.digest, record.size);
+            return Ok(store.recall(name, &record.url, digest, size, record.expires, reader));
+        }
         let publication = replay(&self.sources, &record, reader).await;
         let publication = publication.map_err(|reason| RecallError { reason })?;
         Ok(Some(Recalled::of(publication, record.expires)))

@@ -16,13 +16,14 @@ use runtime::live::{Live, LiveWorld, SiteBackend};
 use runtime::{Engine, Runtime};
 use settings::{BackendKind, Reinsert, Settings};
 use sources::Sources;
-use storage::{Embedded, EmbeddedConfig, WebRoot};
+use storage::{Embedded, EmbeddedConfig};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::boot_check;
 use super::config_drive;
+use super::backends::Backends;
 use super::boot_sources::BootSourceWiring;
 use super::instance_images::InstanceImages;
 use super::netboot::{self, NetbootWiring, Places};
@@ -53,6 +54,10 @@ pub(crate) struct Site {
     tasks: JoinSet<()>,
     /// Where the API listens.
     pub(crate) api: SocketAddr,
+    /// Where ramdisks' agents call in.
+    pub(crate) agent: SocketAddr,
+    /// Where BMCs fetch images.
+    pub(crate) images: SocketAddr,
 }
 
 /// The lease as the BMC clients' fence.
@@ -72,20 +77,25 @@ impl Site {
         let api_listener = bind(settings.api.listen, "[api] listen").await?;
         let agent_listener = bind(settings.agent.listen, "[agent] listen").await?;
         let images_listener = bind(settings.images.listen, "[images] listen").await?;
-        let images_url = settings.images.external_url_at(images_listener.local_addr()?);
-        let agent_urls = settings.agent.urls_at(agent_listener.local_addr()?);
+        let (agent, images) = (agent_listener.local_addr()?, images_listener.local_addr()?);
+        let images_url = settings.images.external_url_at(images);
+        let agent_urls = settings.agent.urls_at(agent);
 
         let sources = Arc::new(source_cache::open(&settings, Some(Arc::clone(&store)))?);
         let embedded_ids = settings
             .backends
             .iter()
             .filter(|backend| backend.kind == BackendKind::Embedded);
-        let readers = Readers { only_to_bmc: false };
+        let readers = Readers {
+            only_to_bmc: settings.images.only_to_bmc,
+        };
+        let stores = Arc::default();
         let recall = RecallWiring {
             store: Arc::clone(&store),
             sources: Arc::clone(&sources),
             readers,
             embedded: embedded_ids.map(|backend| backend.id.clone()).collect(),
+            stores: Arc::clone(&stores),
             places: Places::new(&images_url, settings.netboot.url.is_none()).context("[images] external-url")?,
         };
         let embedded = Embedded::new(EmbeddedConfig {
@@ -93,7 +103,12 @@ impl Site {
             recall: Arc::new(recall),
         })
         .context("[images] external-url")?;
-        let backends = open_backends(&settings, &embedded)?;
+        let Backends {
+            all: backends,
+            stores: opened,
+        } = Backends::open(&settings, &embedded, &images_url)?;
+        // Nobody has set them before: this is the one place that does.
+        let _ = stores.set(opened);
 
         let lease = LeaseClock::new();
         let servers = Arc::new(Servers::new(Arc::new(LeaseFence(lease.clone())), Arc::clone(&store)));
@@ -140,6 +155,8 @@ impl Site {
                 readers,
                 http: reqwest::Client::builder()
                     .no_proxy()
+                    // Whether anybody answers is all that is asked; BMCs may trust a certificate that we do not.
+                    .tls_danger_accept_invalid_certs(true)
                     .redirect(reqwest::redirect::Policy::none())
                     .build()?,
                 floppy_wait: plugins::callback_timeout(&settings),
@@ -194,12 +211,16 @@ impl Site {
             Some(tls) => Some(api::tls::load(&tls.certificate, &tls.key).context("[api] tls-certificate")?),
             None => None,
         };
+        let images_tls = match &settings.images.tls {
+            Some(tls) => Some(api::tls::load(&tls.certificate, &tls.key).context("[images] tls-certificate")?),
+            None => None,
+        };
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         let until = || stop.clone();
         tasks.spawn(api::images::serve(
             images_listener,
-            listen::Limits::images(None),
+            listen::Limits::images(images_tls),
             embedded,
             until(),
         ));
@@ -223,6 +244,8 @@ impl Site {
             stop,
             tasks,
             api,
+            agent,
+            images,
         })
     }
 
@@ -296,45 +319,6 @@ async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener> {
     TcpListener::bind(address)
         .await
         .with_context(|| format!("could not listen on {address}: is another conductor running, or is {setting} wrong?"))
-}
-
-fn open_backends(settings: &Settings, embedded: &Embedded) -> Result<Vec<SiteBackend>> {
-    let open = |backend: &settings::Backend| -> Result<SiteBackend> {
-        let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let scheme = |url: &str| fact("url-scheme", if url.starts_with("https:") { "https" } else { "http" });
-        let (kind, opened, traits): (_, Arc<dyn storage::Backend>, _) = match &backend.kind {
-            BackendKind::Embedded => {
-                let secure = settings.images.external_url.as_ref().map_or("", |url| url.as_str());
-                (
-                    "embedded",
-                    Arc::new(embedded.clone()),
-                    vec![scheme(secure), fact("delivery", "direct")],
-                )
-            }
-            BackendKind::WebRoot { root, url, .. } => {
-                let opened = WebRoot::new(root, url.as_str()).with_context(|| format!("backend `{}`", backend.id))?;
-                (
-                    "web-root",
-                    Arc::new(opened),
-                    vec![scheme(url.as_str()), fact("delivery", "direct")],
-                )
-            }
-            BackendKind::Swift(_) | BackendKind::S3(_) => {
-                bail!(
-                    "backend `{}`: this release has the kinds embedded and web-root",
-                    backend.id
-                )
-            }
-        };
-        Ok(SiteBackend {
-            id: backend.id.clone(),
-            kind: kind.to_owned(),
-            backend: opened,
-            max_lifetime: None,
-            traits,
-        })
-    };
-    settings.backends.iter().map(open).collect()
 }
 
 fn world(

@@ -97,6 +97,7 @@ mod tests {
                 backend,
                 max_lifetime: None,
                 traits: Vec::new(),
+                takes: Arc::new(|_| true),
             };
             Self {
                 store,

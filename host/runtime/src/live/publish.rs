@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use image::Recipe;
 use model::{ArtefactKind, ArtefactName, Secret};
 use rand::RngExt as _;
@@ -19,6 +20,9 @@ use crate::world::{Candidate, Location, Placement, Request};
 /// An artefact lives longer than was asked for by this: the time until somebody waits for it, and a server's POST, come on
 /// top of what a plugin counts.
 const MARGIN: Duration = Duration::from_secs(600);
+
+/// How long taking back what was given up may take.
+const WITHDRAWAL: Duration = Duration::from_secs(120);
 
 /// How long a backend may take to say whether it is well.
 const CHECK_DEADLINE: Duration = Duration::from_secs(5);
@@ -52,10 +56,10 @@ impl LiveSession {
         }
         let name = random_name(image.kind);
         settle(&image, name.clone());
-        let mut candidates = Vec::with_capacity(self.world.backends.len());
-        for backend in &self.world.backends {
-            candidates.push(candidate(backend).await);
-        }
+        let backends = self.world.backends.iter();
+        let for_node = backends.filter(|backend| (backend.takes)(&self.context.node));
+        // Side by side: one that does not answer holds nobody else up.
+        let candidates = join_all(for_node.map(candidate)).await;
         Ok(Placement::Choose {
             request: Request {
                 kind: image.kind,
@@ -88,14 +92,26 @@ impl LiveSession {
             sources: std::sync::Arc::clone(&image.sources),
             reader: self.world.readers.reader(&self.context.node).await,
         };
+        let mut unrecorded = Unrecorded {
+            backend: std::sync::Arc::clone(&site.backend),
+            // Under a name that is on record it is what a BMC may be reading.
+            name: before
+                .as_ref()
+                .is_none_or(|before| before.name != name)
+                .then(|| name.clone()),
+        };
         let published = site
             .backend
             .publish(
                 &publication,
                 lifetime(minimum_lifetime_s).map(|lifetime| lifetime + MARGIN),
             )
-            .await
-            .map_err(storage_error)?;
+            .await;
+        if published.is_err() {
+            // A backend leaves nothing of what it could not publish.
+            unrecorded.name = None;
+        }
+        let published = published.map_err(storage_error)?;
         let artefact = Artefact {
             node: *node,
             kind: image.kind,
@@ -107,10 +123,13 @@ impl LiveSession {
             recipe,
             expires: published.expires,
         };
-        if let Err(error) = self.world.artefacts.record(&artefact, &self.context.tenure).await {
+        let recorded = self.world.artefacts.record(&artefact, &self.context.tenure).await;
+        unrecorded.name = None;
+        if let Err(error) = recorded {
             // Under a name that nobody has on record it would stay for ever.
             if before.is_none_or(|before| before.name != artefact.name) {
-                self.withdraw_unused(&artefact, "an artefact that could not be recorded").await;
+                self.withdraw_unused(&artefact, "an artefact that could not be recorded")
+                    .await;
             }
             return Err(error);
         }
@@ -193,8 +212,37 @@ impl LiveSession {
     }
 }
 
+/// Takes a publication back that was dropped (its call ran out of time) before it was on record, in a task of its own.
+struct Unrecorded {
+    backend: std::sync::Arc<dyn storage::Backend>,
+    /// `None` once there is nothing to take back.
+    name: Option<ArtefactName>,
+}
+
+impl Drop for Unrecorded {
+    fn drop(&mut self) {
+        let Some(name) = self.name.take() else {
+            return;
+        };
+        let backend = std::sync::Arc::clone(&self.backend);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let withdrawn = tokio::time::timeout(WITHDRAWAL, backend.withdraw(&name)).await;
+                let reason = match withdrawn {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => format!("it took longer than {} s", WITHDRAWAL.as_secs()),
+                };
+                tracing::warn!(artefact = %name, "a publication that was given up is left behind: {reason}");
+            });
+        }
+    }
+}
+
 /// Why a backend is not usable stands among its traits, so that a refusal can say it.
 const PROBLEM: &str = "problem";
+/// So many seconds ago publishing failed there, and has not succeeded since.
+const FAILED_AGO: &str = "publish-failed-s";
 
 async fn candidate(site: &SiteBackend) -> Candidate {
     let problem = match tokio::time::timeout(CHECK_DEADLINE, site.backend.check()).await {
@@ -203,6 +251,10 @@ async fn candidate(site: &SiteBackend) -> Candidate {
         Err(_) => Some(format!("it did not say within {CHECK_DEADLINE:?} whether it is usable")),
     };
     let mut traits = site.traits.clone();
+    if let Some(failed) = site.backend.health().publish_failed {
+        let ago = SystemTime::now().duration_since(failed).unwrap_or_default();
+        traits.push((FAILED_AGO.to_owned(), ago.as_secs().to_string()));
+    }
     if let Some(problem) = &problem {
         tracing::warn!(backend = %site.id, "not usable now: {problem}");
         traits.push((PROBLEM.to_owned(), problem.clone()));

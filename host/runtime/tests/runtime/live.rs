@@ -17,7 +17,7 @@ use runtime::live::{
 };
 use runtime::{CallError, DriverError, IsoSource, Runtime, RuntimeConfig, Unobserved, Versioned};
 use sha2::Digest as _;
-use storage::{Backend, Publication, Published, Reader, Renewal, Stat, StorageError};
+use storage::{Backend, Publication, Published, Reader, Renewal, Stat, StorageError, Watched};
 
 use crate::support::{context, hostile, node, parameters};
 
@@ -32,6 +32,8 @@ struct Kept {
     slots: BTreeMap<&'static str, String>,
     boot_device: Option<(BootDevice, bool)>,
     full: bool,
+    /// Publishing never ends.
+    stuck: bool,
     licence: bool,
 }
 
@@ -41,6 +43,11 @@ impl Doubles {
     }
 
     async fn runtime(&self, plugins: Vec<runtime::PluginConfig>) -> Runtime {
+        self.runtime_with(plugins, vec![]).await
+    }
+
+    /// With more backends than its own, which is the first.
+    async fn runtime_with(&self, plugins: Vec<runtime::PluginConfig>, more: Vec<SiteBackend>) -> Runtime {
         self.kept().licence = true;
         let world = LiveWorld {
             journal: Arc::new(self.clone()),
@@ -49,13 +56,7 @@ impl Doubles {
             artefacts: Arc::new(self.clone()),
             boot_sources: Arc::new(self.clone()),
             readers: Arc::new(self.clone()),
-            backends: vec![SiteBackend {
-                id: "local".into(),
-                kind: "memory".into(),
-                backend: Arc::new(self.clone()),
-                max_lifetime: None,
-                traits: vec![],
-            }],
+            backends: std::iter::once(self.backend("local")).chain(more).collect(),
         };
         let config = RuntimeConfig {
             plugins,
@@ -69,6 +70,19 @@ impl Doubles {
         )
         .await
         .unwrap()
+    }
+}
+
+impl Doubles {
+    fn backend(&self, id: &str) -> SiteBackend {
+        SiteBackend {
+            id: id.into(),
+            kind: "memory".into(),
+            backend: Arc::new(Watched::new(Arc::new(self.clone()))),
+            max_lifetime: None,
+            traits: vec![],
+            takes: Arc::new(|_| true),
+        }
     }
 }
 
@@ -162,6 +176,12 @@ impl BootSources for Doubles {
 #[async_trait]
 impl Backend for Doubles {
     async fn publish(&self, publication: &Publication, lifetime: Option<Duration>) -> Result<Published, StorageError> {
+        if self.kept().stuck {
+            self.kept()
+                .served
+                .insert(publication.name.expose().to_owned(), Vec::new());
+            std::future::pending::<()>().await;
+        }
         if self.kept().full {
             return Err(StorageError::Full {
                 place: "/httpboot".into(),
@@ -437,6 +457,76 @@ async fn errors_of_bmcs_and_backends_reach_the_caller_by_code() {
             "instance_info has no kernel".into()
         )))
     );
+}
+
+fn published(doubles: &Doubles) -> Vec<String> {
+    let kept = doubles.kept();
+    let of_backend = kept.artefacts.values().map(|artefact| artefact.backend.clone());
+    of_backend.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_backend_cannot_take_goes_to_the_next_and_each_attempt_is_journalled() {
+    let (doubles, spare) = (Doubles::default(), Doubles::default());
+    let runtime = doubles.runtime_with(vec![], vec![spare.backend("spare")]).await;
+    doubles.kept().full = true;
+    let context = context(node(ProvisionState::Deploying));
+    assert_eq!(runtime.prepare_ramdisk(&context, &parameters()).await.result, Ok(()));
+    assert_eq!(published(&doubles), ["spare", "spare"]);
+    assert!(doubles.kept().served.is_empty());
+    assert_eq!(spare.kept().served.len(), 2);
+    let publications: Vec<(bool, bool)> = doubles
+        .kept()
+        .journal
+        .iter()
+        .filter(|(action, _)| action.starts_with("storage.publish"))
+        .map(|(action, outcome)| (action.ends_with(" to local"), matches!(outcome, Some(Ok(())))))
+        .collect();
+    // The second artefact does not even try what has just failed.
+    assert_eq!(publications, [(true, false), (false, true), (false, true)]);
+    let all_ended = doubles.kept().journal.iter().all(|(_, outcome)| outcome.is_some());
+    assert!(all_ended);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_no_backend_can_take_it_the_last_ones_own_reason_is_told() {
+    let (doubles, spare) = (Doubles::default(), Doubles::default());
+    let runtime = doubles.runtime_with(vec![], vec![spare.backend("spare")]).await;
+    doubles.kept().full = true;
+    spare.kept().full = true;
+    let called = runtime
+        .prepare_ramdisk(&context(node(ProvisionState::Deploying)), &parameters())
+        .await;
+    let Err(CallError::Answered(DriverError::Other { code, message, .. })) = called.result else {
+        panic!("{:?}", called.result);
+    };
+    assert_eq!(code, "storage-full");
+    assert!(message.contains("free some space"), "{message}");
+    assert!(published(&doubles).is_empty() && spare.kept().served.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publication_that_runs_out_of_time_is_taken_back() {
+    let doubles = Doubles::default();
+    let mut hurried = hostile("");
+    hurried.component = runtime::ComponentSource::Bytes {
+        name: "the built-in policy, in a hurry".into(),
+        bytes: include_bytes!(concat!(env!("OUT_DIR"), "/vmedia.wasm"))[..].into(),
+    };
+    hurried.settings = serde_json::json!({});
+    hurried.limits.wall = Duration::from_millis(500);
+    let runtime = doubles.runtime(vec![hurried]).await;
+    doubles.kept().stuck = true;
+    let called = runtime
+        .prepare_ramdisk(&context(node(ProvisionState::Deploying)), &parameters())
+        .await;
+    assert!(called.result.is_err(), "{:?}", called.result);
+    let start = std::time::Instant::now();
+    while !doubles.kept().served.is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it is still there");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(published(&doubles).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
