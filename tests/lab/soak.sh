@@ -17,6 +17,8 @@ export FARRIER_LAB=$PWD/.lab/lab.env
 part 20m tests/lab/matrix.sh
 part 30m env FARRIER_BOOTS=usb cargo test -p farrier --test boots -- firmware:: deploy:: take_over::
 part 20m env FARRIER_BOOTS=secure-boot cargo test -p farrier --test boots -- firmware::the_same_iso
+# The parsers of what BMCs say, on thousands of times as many made-up answers as in `make test`.
+part 20m env PROPTEST_CASES=200000 cargo test -p bmc --lib -- answer scan message scrub
 for bench in host/*/benches tests/benches; do
     [ -d "$bench" ] || continue
     part 15m cargo bench -p "$(basename "$(dirname "$bench")")"

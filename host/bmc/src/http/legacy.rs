@@ -257,7 +257,7 @@ fn refused(verdict: X509VerifyResult, verify: bool, error: &openssl::ssl::Error)
         return Failure {
             kind: FailureKind::Distrust,
             reason: format!(
-                "its certificate is not trusted ({}): name a PEM file with its CA or with the BMC's own certificate (driver_info/ilo_verify_ca)",
+                "its certificate is not trusted ({}): name a PEM file with its CA or with the BMC's own certificate (driver_info/ilo_verify_ca, or --ca)",
                 verdict.error_string()
             ),
             arrived: false,

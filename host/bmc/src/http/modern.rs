@@ -171,18 +171,18 @@ fn tls_reason(error: &rustls::Error) -> String {
     match error {
         InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => "its certificate is for another name: call it by the name in the certificate, or name a file with that very certificate (driver_info/ilo_verify_ca)".to_owned(),
+        ) => "its certificate is for another name: call it by the name in the certificate, or name a file with that very certificate (driver_info/ilo_verify_ca, or --ca)".to_owned(),
         InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
-            "its certificate has expired: renew it, or name a file with that very certificate (driver_info/ilo_verify_ca)".to_owned()
+            "its certificate has expired: renew it, or name a file with that very certificate (driver_info/ilo_verify_ca, or --ca)".to_owned()
         }
         InvalidCertificate(
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
         ) => "its certificate is not valid yet: check the clocks of the BMC and of this machine".to_owned(),
         InvalidCertificate(why) => format!(
-            "its certificate is not trusted ({why}): name a PEM file with its CA or with the BMC's own certificate (driver_info/ilo_verify_ca)"
+            "its certificate is not trusted ({why}): name a PEM file with its CA or with the BMC's own certificate (driver_info/ilo_verify_ca, or --ca)"
         ),
         PeerIncompatible(_) | AlertReceived(_) => format!(
-            "no TLS handshake ({error}): if it speaks only protocols or ciphers older than TLS 1.2 with forward secrecy, allow these (driver_info/bmc_tls = legacy)"
+            "no TLS handshake ({error}): if it speaks only protocols or ciphers older than TLS 1.2 with forward secrecy, allow these (driver_info/bmc_tls = legacy, or --tls legacy)"
         ),
         InvalidMessage(_) => format!("no TLS handshake ({error}): is this port http instead of https?"),
         other => format!("TLS failed: {other}"),

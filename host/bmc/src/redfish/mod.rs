@@ -24,6 +24,7 @@ mod message;
 mod power;
 mod raw;
 mod session;
+mod task;
 mod topology;
 mod turn;
 

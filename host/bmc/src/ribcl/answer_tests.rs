@@ -152,8 +152,6 @@ fn spelled(name: &str, attributes: &[(String, String)], style: u8) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
     #[test]
     fn whatever_the_spelling_the_same_is_read(
         values in prop::collection::vec("[ -~é]{0,40}", 0..6),

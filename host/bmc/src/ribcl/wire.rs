@@ -53,7 +53,7 @@ impl Wire {
                 trace: config.trace.clone(),
             }),
             Form::Raw => Err(
-                "RIBCL straight on TLS is iLO 2's, which speaks TLS 1.0 at most: allow it (driver_info/bmc_tls = legacy)"
+                "RIBCL straight on TLS is iLO 2's, which speaks TLS 1.0 at most: allow it (driver_info/bmc_tls = legacy, or --tls legacy)"
                     .to_owned(),
             ),
         }

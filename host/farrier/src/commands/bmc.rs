@@ -57,3 +57,6 @@ pub(super) async fn run(args: Args) -> Result<()> {
         Command::Record(args) => record::run(args, format).await,
     }
 }
+
+#[cfg(test)]
+mod tests;
