@@ -84,7 +84,7 @@ impl Shared {
     fn find(&self, path: &str) -> Option<Vec<u8>> {
         let folder = lock(&self.folder).clone();
         match path.strip_prefix("/boot/").zip(folder) {
-            Some((name, folder)) if !name.contains('/') => std::fs::read(folder.join(name)).ok(),
+            Some((name, folder)) if !name.contains("..") => std::fs::read(folder.join(name)).ok(),
             _ => lock(&self.files).get(path).cloned(),
         }
     }

@@ -20,6 +20,7 @@ mod full_disk;
 mod image_server;
 mod interruptions;
 mod membership;
+mod netboot;
 mod plugins;
 mod requests;
 mod secrets;

@@ -36,6 +36,13 @@ pub(crate) struct Site {
     addresses: [Ipv4Addr; 2],
 }
 
+/// What listens where.
+pub(crate) struct Places<'a> {
+    /// URLs of the image listeners of alpha and beta.
+    pub(crate) conductors: [String; 2],
+    pub(crate) images: &'a ImageServer,
+}
+
 impl Site {
     /// With so many simulated servers, switched off.
     pub(crate) async fn new(servers: usize) -> Self {
@@ -44,6 +51,12 @@ impl Site {
 
     /// The same with a simulator of the story's own.
     pub(crate) async fn with(servers: usize, edit: impl FnOnce(&mut SimConfig)) -> Self {
+        Self::booting(servers, |config, _| edit(config)).await
+    }
+
+    /// The same where the simulator has to know what will listen where: the image listeners of the conductors, and the server
+    /// of images.
+    pub(crate) async fn booting(servers: usize, edit: impl FnOnce(&mut SimConfig, &Places<'_>)) -> Self {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -63,19 +76,24 @@ impl Site {
             heartbeat_cap: Duration::from_millis(500),
             ..Timing::default()
         };
-        edit(&mut config);
+        let addresses = [own_address(), own_address()];
+        let images = ImageServer::start().await;
+        let places = Places {
+            conductors: addresses.map(images_url),
+            images: &images,
+        };
+        edit(&mut config, &places);
         let sim = sim::start(config).await.expect("the simulator starts");
         let mut disk = b"the disk image of a story ".repeat(2521);
         disk.truncate(65_536);
         disk[510..512].copy_from_slice(&[0x55, 0xAA]);
-        let images = ImageServer::start().await;
         images.put("disk.img", &disk);
         let site = Self {
             sim,
             images,
             disk,
             folder,
-            addresses: [own_address(), own_address()],
+            addresses,
         };
         std::fs::create_dir(site.path("files")).expect("a folder");
         std::fs::create_dir(site.path("data")).expect("a folder");
@@ -118,7 +136,7 @@ impl Site {
     }
 
     pub(crate) fn images_url(&self, conductor: &str) -> String {
-        format!("http://{}:6386", self.address(conductor))
+        images_url(self.address(conductor))
     }
 
     pub(crate) fn agent_url(&self, conductor: &str) -> String {
@@ -355,6 +373,10 @@ impl Drop for Site {
             eprintln!("---- the story's folder is kept: {}", self.folder.path().display());
         }
     }
+}
+
+fn images_url(address: Ipv4Addr) -> String {
+    format!("http://{address}:6386")
 }
 
 /// A loopback address that no other story and no other run of the stories has, so that the usual ports are free there.
