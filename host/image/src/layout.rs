@@ -204,7 +204,7 @@ impl fmt::Debug for Layout {
 }
 
 /// `len` bytes of `extent`, `skip` bytes into it; both are known to fit.
-fn clip(extent: &Extent, skip: u64, len: u64) -> Extent {
+pub(crate) fn clip(extent: &Extent, skip: u64, len: u64) -> Extent {
     match extent {
         Extent::Literal(bytes) => {
             let start = usize::try_from(skip).expect("a literal's length is a usize");

@@ -37,6 +37,7 @@ mod path;
 mod read;
 mod recipe;
 mod source;
+mod splice;
 mod unique;
 mod write;
 
@@ -44,12 +45,12 @@ pub use builder::LayoutBuilder;
 pub use config_drive::{CONFIG_DRIVE_LABEL, ConfigDriveError, ConfigDriveSpec, ConfigDriveVolume, config_drive};
 pub use content::{BootFile, Content, SourceFile};
 pub use esp::{EspError, EspSpec, GRUB_CONFIG_PATHS, esp};
-pub use fat::{FatEntry, FatError, FatReadError, FatShape, FatSpec, FatTime, FatVolume, fat};
+pub use fat::{FatEntry, FatError, FatPatchError, FatReadError, FatShape, FatSpec, FatTime, FatVolume, fat};
 pub use floppy::{FLOPPY_LABEL, FloppyError, FloppySpec, PARAMETERS_FILE, floppy};
 pub use iso9660::{
     BOOT_ISO_LABEL, BootIsoSpec, Firmware, GRUB_CONFIG_PATH, Hybrid, IsoBootEntry, IsoEntry, IsoError, IsoFile,
-    IsoKind, IsoNames, IsoPlatform, IsoReadError, IsoSection, IsoSpec, IsoTime, IsoVolume, KERNEL_PATH, MARKER_PATH,
-    RAMDISK_PATH, boot_iso, iso,
+    IsoKind, IsoNames, IsoPatch, IsoPlatform, IsoReadError, IsoSection, IsoSpec, IsoTime, IsoVolume, KERNEL_PATH,
+    MARKER_PATH, PatchError, PatchedFile, PatchedHow, PatchedIso, RAMDISK_PATH, boot_iso, iso, patch_iso,
 };
 pub use layout::{Extent, Kind, Layout, LayoutError};
 pub use parameters::ParameterError;

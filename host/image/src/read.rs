@@ -63,16 +63,7 @@ impl Layout {
             let len = usize::try_from(piece.len()).expect("a piece is no longer than the buffer");
             let (part, after) = std::mem::take(&mut rest).split_at_mut(len);
             rest = after;
-            match piece {
-                Extent::Literal(bytes) => part.copy_from_slice(&bytes),
-                Extent::Zero(_) => part.fill(0),
-                Extent::Source { sha256, offset, len } => {
-                    let source = open(sources, sha256, offset + len)?;
-                    source
-                        .read_at(offset, part)
-                        .map_err(|source| ReadError::SourceIo { sha256, source })?;
-                }
-            }
+            read_extent(sources, &piece, part)?;
         }
         Ok(())
     }
@@ -109,6 +100,22 @@ impl Source for LayoutSource<'_> {
             io::Error::new(kind, error)
         })
     }
+}
+
+/// Fills `part`, which is as long as the extent.
+pub(crate) fn read_extent(sources: &dyn SourceSet, extent: &Extent, part: &mut [u8]) -> Result<(), ReadError> {
+    match extent {
+        Extent::Literal(bytes) => part.copy_from_slice(bytes),
+        Extent::Zero(_) => part.fill(0),
+        Extent::Source { sha256, offset, len } => {
+            let sha256 = *sha256;
+            let source = open(sources, sha256, offset + len)?;
+            source
+                .read_at(*offset, part)
+                .map_err(|source| ReadError::SourceIo { sha256, source })?;
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn open(sources: &dyn SourceSet, sha256: Sha256, needed: u64) -> Result<Arc<dyn Source>, ReadError> {

@@ -29,11 +29,7 @@ pub(super) fn kernel_line(
             argument: shown(&word),
             reason: reason.to_owned(),
         };
-        let key = word.split('=').next().unwrap_or_default();
-        if RESERVED.contains(&key) {
-            return Err(refuse("is set by the boot loader; leave it out"));
-        }
-        if key == method {
+        if word.split('=').next() == Some(method) {
             if word != format!("{method}={vmedia}") {
                 return Err(refuse("is always `vmedia` on a boot ISO; leave it out"));
             }
@@ -67,6 +63,14 @@ pub(super) fn kernel_words(
     }
     let mut words: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
     words.extend(argument_words(arguments, loaders)?);
+    for word in &words {
+        if word.split('=').next().is_some_and(|key| RESERVED.contains(&key)) {
+            return Err(IsoError::KernelArgument {
+                argument: shown(word),
+                reason: "is set by the boot loader; leave it out".to_owned(),
+            });
+        }
+    }
     Ok(words)
 }
 

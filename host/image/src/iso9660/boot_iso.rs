@@ -101,13 +101,9 @@ fn refuse_collision(path: &str, boot_files: &[(&str, &Content)]) -> Result<(), I
     for (boot_file, _) in boot_files {
         let mut own = path.strip_prefix('/').unwrap_or(path).split('/');
         let mut theirs = boot_file.trim_start_matches('/').split('/').peekable();
-        loop {
-            let (Some(name), Some(their_name)) = (own.next(), theirs.next()) else {
-                // One lies below the other, or they are the same.
-                break;
-            };
-            let ends = theirs.peek().is_none();
-            if name == their_name && !ends {
+        // Ends where one lies below the other, too: that is refused when the tree is made.
+        while let (Some(name), Some(their_name)) = (own.next(), theirs.next()) {
+            if name == their_name && theirs.peek().is_some() {
                 continue;
             }
             if !name.eq_ignore_ascii_case(their_name) {

@@ -10,6 +10,7 @@ mod el_torito;
 mod error;
 mod hybrid;
 mod names;
+mod patch;
 mod reader;
 mod records;
 mod spec;
@@ -24,6 +25,7 @@ use volume::Volume;
 
 pub use boot_iso::boot_iso;
 pub use error::IsoError;
+pub use patch::{IsoPatch, PatchError, PatchedFile, PatchedHow, PatchedIso, patch_iso};
 pub use reader::{
     IsoBootEntry, IsoEntry, IsoFile, IsoKind, IsoNames, IsoPlatform, IsoReadError, IsoSection, IsoTime, IsoVolume,
 };

@@ -6,15 +6,15 @@ pub(super) const SECTOR: usize = 2048;
 /// 2000-01-01 00:00:00 UTC, as records hold it: every image is as old as every other one.
 pub(super) const RECORD_DATE: [u8; 7] = [100, 1, 1, 0, 0, 0, 0];
 
-const MAX_RECORD: usize = 254;
-const FLAG_DIRECTORY: u8 = 2;
+pub(super) const MAX_RECORD: usize = 254;
+pub(super) const FLAG_DIRECTORY: u8 = 2;
 /// The next record goes on with the same file.
-const FLAG_MORE: u8 = 0x80;
+pub(super) const FLAG_MORE: u8 = 0x80;
 const CE_BYTES: usize = 28;
 const NM_HEADER: usize = 5;
 const NM_CONTINUE: u8 = 1;
-const FILE_MODE: u32 = 0o100_444;
-const DIR_MODE: u32 = 0o040_555;
+pub(super) const FILE_MODE: u32 = 0o100_444;
+pub(super) const DIR_MODE: u32 = 0o040_555;
 
 /// Where extents are: first sector and length in bytes.
 pub(super) trait Place {
@@ -124,7 +124,7 @@ pub(super) fn section((sector, len): (u32, u64), index: u64) -> (u32, u32) {
 }
 
 /// Appends a record; none crosses a sector boundary.
-fn push(out: &mut Vec<u8>, record: &[u8]) {
+pub(super) fn push(out: &mut Vec<u8>, record: &[u8]) {
     if out.len() % SECTOR + record.len() > SECTOR {
         out.resize(out.len().next_multiple_of(SECTOR), 0);
     }
@@ -132,7 +132,7 @@ fn push(out: &mut Vec<u8>, record: &[u8]) {
 }
 
 /// Bytes of a record without system use fields.
-fn record_bytes(identifier: usize) -> usize {
+pub(super) fn record_bytes(identifier: usize) -> usize {
     (33 + identifier).next_multiple_of(2)
 }
 
@@ -156,7 +156,7 @@ pub(super) fn record(identifier: &[u8], (sector, len): (u32, u32), flags: u8, fi
 }
 
 /// `PX` (mode, links, user, group) and `TF` (modified, read, changed).
-fn posix(mode: u32, links: u32) -> Vec<u8> {
+pub(super) fn posix(mode: u32, links: u32) -> Vec<u8> {
     let mut fields = b"PX\x24\x01".to_vec();
     for number in [mode, links, 0, 0] {
         fields.extend(both32(number));
@@ -169,7 +169,7 @@ fn posix(mode: u32, links: u32) -> Vec<u8> {
 }
 
 /// The real name in `NM` fields: in the record if there is room, else its end in a continuation.
-fn name(name: &[u8], room: usize, continuations: &mut Continuations) -> Vec<u8> {
+pub(super) fn name(name: &[u8], room: usize, continuations: &mut Continuations) -> Vec<u8> {
     if NM_HEADER + name.len() <= room {
         return name_field(name, 0);
     }

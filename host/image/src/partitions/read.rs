@@ -51,6 +51,7 @@ pub(crate) fn mbr_entries(image: &dyn Source) -> Result<Vec<Partition>, Partitio
 }
 
 /// A GPT's header, checked.
+#[derive(Clone)]
 pub(crate) struct GptHeader {
     /// Its sector, to be written back changed.
     pub(crate) bytes: [u8; 512],

@@ -1,6 +1,6 @@
 //! Directory records (ECMA-119 §9.1).
 
-use super::{Extent, IsoTime, SECTOR, le32};
+use super::{Extent, IsoTime, SECTOR_BYTES, le32};
 
 /// Bytes of a record with an identifier of one byte.
 const MIN_RECORD: usize = 34;
@@ -98,7 +98,6 @@ impl<'a> Record<'a> {
 /// The records of a directory with their places in it. None crosses a sector; a length of 0 ends a sector. The first damaged
 /// one ends the directory.
 pub(in crate::iso9660) fn records(directory: &[u8]) -> impl Iterator<Item = Result<(usize, Record<'_>), &'static str>> {
-    const SECTOR_BYTES: usize = SECTOR as usize;
     let mut at = 0;
     let mut is_over = false;
     std::iter::from_fn(move || {

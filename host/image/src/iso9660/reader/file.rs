@@ -16,6 +16,16 @@ pub struct IsoFile<'a> {
 }
 
 impl<'a> IsoFile<'a> {
+    /// A part of the image that is known to lie inside it.
+    pub(in crate::iso9660) fn of_section(image: &'a dyn Source, section: IsoSection) -> Self {
+        Self {
+            image,
+            sections: vec![section],
+            starts: vec![0],
+            len: section.len,
+        }
+    }
+
     pub(super) fn new(image: &'a dyn Source, file: &IsoEntry) -> Result<Self, IsoReadError> {
         let unsupported = |reason| IsoReadError::Unsupported {
             path: file.path.clone(),

@@ -22,9 +22,11 @@ pub use entry::{IsoEntry, IsoKind, IsoSection, IsoTime};
 pub use file::IsoFile;
 pub(super) use numbers::{le16, le32};
 pub(super) use susp::SystemUse;
-pub(super) use walk::{Listing, MAX_DIRECTORY};
+pub(super) use walk::Listing;
+use walk::MAX_DIRECTORY;
 
-pub(super) const SECTOR: u64 = 2048;
+const SECTOR_BYTES: usize = 2048;
+pub(super) const SECTOR: u64 = SECTOR_BYTES as u64;
 /// Where volume descriptors start.
 pub(super) const DESCRIPTORS: u64 = 16 * SECTOR;
 /// Volume descriptors that are looked at; images have three to five.
@@ -119,8 +121,6 @@ pub struct IsoVolume<'a> {
     rock_ridge: Option<usize>,
     /// Where the boot catalog is.
     catalog: Option<u64>,
-    /// Where the boot record, which names the catalog, is.
-    pub(super) boot_record: Option<u64>,
 }
 
 impl<'a> IsoVolume<'a> {
@@ -131,7 +131,7 @@ impl<'a> IsoVolume<'a> {
         let mut boot_record = None;
         for index in 0..MAX_DESCRIPTORS {
             let at = DESCRIPTORS + index * SECTOR;
-            let mut sector = [0; SECTOR as usize];
+            let mut sector = [0; SECTOR_BYTES];
             if at + SECTOR > image.len() {
                 return Err(IsoReadError::NotIso("its volume descriptors do not end"));
             }
@@ -146,7 +146,7 @@ impl<'a> IsoVolume<'a> {
             }
             match sector[0] {
                 0 if sector[7..].starts_with(b"EL TORITO SPECIFICATION") && boot_record.is_none() => {
-                    boot_record = Some((at, le32(&sector, 71)));
+                    boot_record = Some(le32(&sector, 71));
                 }
                 1 if primary.is_none() => primary = Some((at, sector)),
                 2 if joliet.is_none() && is_joliet(&sector) => joliet = Some((at, sector)),
@@ -184,8 +184,7 @@ impl<'a> IsoVolume<'a> {
             primary,
             joliet,
             rock_ridge: None,
-            catalog: boot_record.map(|(_, block_number)| u64::from(block_number) * block),
-            boot_record: boot_record.map(|(at, _)| at),
+            catalog: boot_record.map(|number| u64::from(number) * block),
         };
         volume.rock_ridge = volume.find_rock_ridge()?;
         Ok(volume)
