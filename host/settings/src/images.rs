@@ -140,8 +140,8 @@ impl Images {
         };
         let cache = Cache::take(section.section("cache"), data_dir);
         let servers = ImageServers::take(&mut section);
-        let kernel_append_params = line(section.value("kernel-append-params"), KERNEL_APPEND_PARAMS);
-        let redfish = section.value("redfish-kernel-append-params");
+        let kernel_append_params = line(section.line("kernel-append-params"), KERNEL_APPEND_PARAMS);
+        let redfish = section.line("redfish-kernel-append-params");
         let images = Self {
             listen: section.value("listen").unwrap_or((Ipv4Addr::UNSPECIFIED, 6386).into()),
             external_url: section.value("external-url"),
@@ -166,7 +166,7 @@ impl Images {
             kernel_append_params,
             instance_kernel: section.value("instance-kernel"),
             instance_ramdisk: section.value("instance-ramdisk"),
-            instance_kernel_append_params: line(section.value("instance-kernel-append-params"), ""),
+            instance_kernel_append_params: line(section.line("instance-kernel-append-params"), ""),
             default_boot_mode: section
                 .choice("default-boot-mode", BOOT_MODES)
                 .unwrap_or(DefaultBootMode::Auto),

@@ -50,7 +50,7 @@ impl Netboot {
         } else {
             None
         });
-        let line: Option<String> = section.value("kernel-append-params");
+        let line: Option<String> = section.line("kernel-append-params");
         let text = |given: Option<String>, default: &str| given.unwrap_or_else(|| default.to_owned());
         let netboot = Self {
             root: root.or(its_root).unwrap_or_else(|| ROOT.into()),

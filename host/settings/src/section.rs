@@ -170,6 +170,16 @@ impl<'a> Section<'a> {
         self.report.problem(self.origin.clone(), message);
     }
 
+    /// A text that goes on a kernel line.
+    pub(crate) fn line(&mut self, key: &'static str) -> Option<String> {
+        let text: String = self.value(key)?;
+        if text.contains(char::is_control) {
+            self.problem(key, "must be one line, without tabs or other control characters");
+            return None;
+        }
+        Some(text)
+    }
+
     /// A setting that must be there.
     pub(crate) fn required<T: FromItem>(&mut self, key: &'static str, remedy: &str) -> Option<T> {
         if !self.entries.contains_key(key) {

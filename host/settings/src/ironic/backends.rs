@@ -13,7 +13,14 @@ const REDFISH: &str = "redfish";
 
 pub(super) fn translate(draft: &mut Draft<'_>) {
     glance(draft);
-    if draft.site.find("backend").is_some() {
+    let decisive = [
+        ("ilo", "use_web_server_for_images"),
+        ("redfish", "use_swift"),
+        ("deploy", "http_root"),
+        ("deploy", "http_url"),
+        ("deploy", "external_http_url"),
+    ];
+    if draft.site.find("backend").is_some() || draft.is_wrong(&decisive) {
         return;
     }
     let mut backends = Vec::new();

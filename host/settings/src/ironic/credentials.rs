@@ -199,6 +199,10 @@ impl<'a> Texts<'a> {
                 return None;
             }
         };
+        if !missing.is_empty() && self.is_wrong {
+            // It is there and cannot be used, which has been told.
+            return None;
+        }
         if !missing.is_empty() {
             let message = format!(
                 "[{}] {} must be set as well: credentials with auth_type = {kind} need them",

@@ -1,6 +1,6 @@
 //! Options looked up, and the settings that come of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ pub(super) struct Draft<'a> {
     /// What has come of it.
     pub(super) tree: Table,
     found: BTreeMap<(&'static str, &'static str), Found>,
+    wrong: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl At {
@@ -47,6 +48,7 @@ impl<'a> Draft<'a> {
             report,
             tree: Table::default(),
             found: BTreeMap::new(),
+            wrong: BTreeSet::new(),
         };
         for row in table::rows() {
             if matches!(row.fate, Fate::Instead(_)) {
@@ -54,7 +56,7 @@ impl<'a> Draft<'a> {
             }
             match conf.value(&row.opt) {
                 Ok(found) => draft.take(row, found),
-                Err(wrong) => draft.wrong(&row.opt, wrong),
+                Err(wrong) => draft.refuse(&row.opt, wrong),
             }
         }
         draft
@@ -79,10 +81,16 @@ impl<'a> Draft<'a> {
     }
 
     /// Reports an option that cannot be used.
-    pub(super) fn wrong(&self, opt: &Opt, wrong: Wrong) {
+    fn refuse(&mut self, opt: &'static Opt, wrong: Wrong) {
         let label = wrong.at.as_ref().map_or_else(|| opt.label(), At::label);
         let origin = wrong.at.as_ref().map_or(Origin::Default, At::origin);
         self.report.problem(origin, format!("{label} {}", wrong.reason));
+        self.wrong.insert((opt.group, opt.name));
+    }
+
+    /// Somebody set it to what cannot be used, which has been reported: nothing more can be said of what hangs on it.
+    pub(super) fn is_wrong(&self, options: &[(&'static str, &'static str)]) -> bool {
+        options.iter().any(|option| self.wrong.contains(option))
     }
 
     /// What somebody set it to, and where.

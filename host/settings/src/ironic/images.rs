@@ -98,10 +98,13 @@ fn ramdisks(draft: &mut Draft<'_>) {
                 reference(draft, "conductor", ramdisk, settings[1]);
                 // One of them is missing, which has been told: the other one alone boots nothing.
                 if draft.tree.find(settings[0]).is_some() != draft.tree.find(settings[1]).is_some() {
-                    settings.map(|setting| draft.tree.remove(setting));
+                    for setting in settings {
+                        draft.tree.remove(setting);
+                    }
                 }
             }
             [false, false] => {}
+            [..] if draft.is_wrong(&[("conductor", kernel), ("conductor", ramdisk)]) => {}
             [has_kernel, _] => {
                 let (there, missing) = if has_kernel {
                     (kernel, ramdisk)
@@ -161,10 +164,11 @@ fn kernel_lines(draft: &mut Draft<'_>) {
     }
 }
 
-/// Also an empty line is one.
+/// Also an empty line is one. A value over several lines is one line to a boot loader.
 fn line(draft: &Draft<'_>, group: &'static str) -> Option<String> {
     let (found, _) = draft.set(group, "kernel_append_params")?;
-    Some(expand_default(&found.value.in_text(), KERNEL_APPEND_PARAMS))
+    let line = found.value.in_text().replace('\n', " ");
+    Some(expand_default(&line, KERNEL_APPEND_PARAMS))
 }
 
 /// Ironic has one cache for ISOs and one for other images; here is one for all.
@@ -234,6 +238,7 @@ fn servers(draft: &mut Draft<'_>) {
             draft.put("images.server-user", Raw::Text(user), user_at);
             draft.put("images.server-password", Raw::Secret(password), password_at);
         }
+        _ if draft.is_wrong(&[("deploy", "image_server_user"), ("deploy", "image_server_password")]) => {}
         _ => {
             let message = "[deploy] image_server_auth_strategy = http_basic needs [deploy] image_server_user and image_server_password; set both";
             draft.report.problem(origin, message.to_owned());

@@ -39,6 +39,9 @@ pub(super) fn translate(draft: &mut Draft<'_>) {
 }
 
 fn host_ip(draft: &Draft<'_>) -> Option<IpAddr> {
+    if draft.is_wrong(&[("api", "host_ip"), ("api", "port")]) {
+        return None;
+    }
     let text = draft.text_or_default("api", "host_ip");
     match text.parse() {
         Ok(ip) => Some(ip),
@@ -155,7 +158,7 @@ fn tls(draft: &mut Draft<'_>) {
     for (option, setting) in [("cert_file", "api.tls-certificate"), ("key_file", "api.tls-key")] {
         match draft.text("api", option) {
             Some(_) => draft.copy("api", option, setting),
-            None if draft.site.find(setting).is_some() => {}
+            None if draft.site.find(setting).is_some() || draft.is_wrong(&[("api", option)]) => {}
             None => draft.report.problem(
                 draft.origin("api", "enable_ssl_api"),
                 format!("[api] enable_ssl_api = True needs [api] {option} beside it; name the PEM file"),

@@ -11,29 +11,46 @@ use crate::oslo::lookup::Conf;
 use crate::oslo::option::Why;
 use crate::tree::Origin;
 
+/// Most warnings of this kind; a file with more is none of Ironic's.
+const MOST: usize = 300;
+
 /// Warns of options without effect, of names that nobody knows, and of sections that are not read.
 pub(super) fn tell(draft: &Draft<'_>) {
     let mut told = BTreeSet::new();
+    let mut count = 0;
     let named = sections_with_credentials(draft.conf);
     for file in draft.conf.files() {
-        let origin = |line: usize| Origin::File {
-            file: Arc::clone(&file.path),
-            line,
+        let mut tell = |line: usize, message: String| {
+            let origin = Origin::File {
+                file: Arc::clone(&file.path),
+                line,
+            };
+            count += 1;
+            match count {
+                ..MOST => draft.report.warning(origin, message),
+                MOST => draft
+                    .report
+                    .warning(origin, "and so on: what follows is not told of".to_owned()),
+                _ => return false,
+            }
+            true
         };
         for (section, line) in &file.lines.sections {
             let group = group_name(section);
             if !named.contains(&group)
                 && told.insert((group.clone(), String::new()))
                 && let Some(message) = of_section(section, &group)
+                && !tell(*line, message)
             {
-                draft.report.warning(origin(*line), message);
+                return;
             }
         }
         for set in &file.lines.assignments {
             if told.insert((set.group.clone(), set.name.clone()))
                 && let Some(message) = of_option(draft, set)
+                && !tell(set.line, message)
             {
-                draft.report.warning(origin(set.line), message);
+                return;
             }
         }
     }

@@ -4,6 +4,8 @@
 //! begins at the first character of its line and nowhere else. `=` or `:`, whichever comes first, ends the name. One pair
 //! of quotes around the first line of a value is taken off.
 
+use std::collections::BTreeMap;
+
 use model::Secret;
 
 use super::python::{lstrip, rstrip, strip};
@@ -38,10 +40,20 @@ pub(crate) struct Mistake {
 pub(crate) struct Lines {
     /// In the order of the file.
     pub(crate) assignments: Vec<Assignment>,
+    /// Which of them are of a name, by section and name.
+    by_name: BTreeMap<String, BTreeMap<String, Vec<usize>>>,
     /// Sections as they stand there, with their lines.
     pub(crate) sections: Vec<(String, usize)>,
     /// The first of them; a file with any is not to be used.
     pub(crate) mistakes: Vec<Mistake>,
+}
+
+impl Lines {
+    /// The assignments of a name, in the order of the file.
+    pub(crate) fn of(&self, group: &str, name: &str) -> impl DoubleEndedIterator<Item = &Assignment> {
+        let places = self.by_name.get(group).and_then(|names| names.get(name));
+        places.into_iter().flatten().map(|place| &self.assignments[*place])
+    }
 }
 
 /// A section's name as it is compared.
@@ -139,6 +151,11 @@ impl Reader {
 
     fn flush(&mut self) {
         if let (Some((name, value, line)), Some(group)) = (self.open.take(), &self.section) {
+            let names = self.lines.by_name.entry(group.clone()).or_default();
+            names
+                .entry(name.clone())
+                .or_default()
+                .push(self.lines.assignments.len());
             self.lines.assignments.push(Assignment {
                 group: group.clone(),
                 name,

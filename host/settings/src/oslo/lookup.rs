@@ -17,6 +17,7 @@ const NO_REFERENCE: &str = "holds a `$` that refers to no option that could be u
 pub(crate) struct Conf {
     pub(super) files: Vec<ReadFile>,
     pub(super) options: BTreeMap<(&'static str, &'static str), &'static Opt>,
+    others: BTreeMap<(&'static str, &'static str), &'static Opt>,
     pub(super) groups: BTreeSet<&'static str>,
     /// Defaults that the machine gives, before those of the table.
     own: BTreeMap<(&'static str, &'static str), String>,
@@ -84,8 +85,13 @@ impl Conf {
     pub(crate) fn new(files: Vec<ReadFile>, options: impl IntoIterator<Item = &'static Opt>) -> Self {
         let options: BTreeMap<_, _> = options.into_iter().map(|opt| ((opt.group, opt.name), opt)).collect();
         let groups = options.keys().map(|(group, _)| *group).collect();
+        let others = options.values().flat_map(|opt| {
+            let others = opt.others.iter();
+            others.map(|other| ((other.group, other.name), *opt))
+        });
         Self {
             files,
+            others: others.collect(),
             options,
             groups,
             own: BTreeMap::new(),
@@ -141,13 +147,8 @@ impl Conf {
 
     /// Which option goes by a name.
     pub(crate) fn option(&self, group: &str, name: &str) -> Option<&'static Opt> {
-        let is_it = |opt: &&&'static Opt| {
-            opt.others
-                .iter()
-                .any(|other| other.group == group && other.name == name)
-        };
         let known = self.options.get(&(group, name));
-        known.or_else(|| self.options.values().find(is_it)).copied()
+        known.or_else(|| self.others.get(&(group, name))).copied()
     }
 
     pub(super) fn value_on(&self, opt: &'static Opt, trail: &mut Trail) -> Result<Found, Wrong> {
@@ -206,15 +207,12 @@ impl Conf {
         let mut sets: Vec<Set<'_>> = Vec::new();
         'files: for file in self.files.iter().rev() {
             for (group, name, why) in names {
-                let here = file.lines.assignments.iter();
-                let here: Vec<Set<'_>> = here
-                    .filter(|set| set.group == *group && set.name == *name)
-                    .map(|assignment| Set {
-                        file,
-                        assignment,
-                        why: *why,
-                    })
-                    .collect();
+                let here = file.lines.of(group, name).map(|assignment| Set {
+                    file,
+                    assignment,
+                    why: *why,
+                });
+                let here: Vec<Set<'_>> = here.collect();
                 if here.is_empty() {
                     continue;
                 }
@@ -273,9 +271,8 @@ impl Conf {
 
     /// The last assignment of that name in any file, whether or not somebody knows the option.
     pub(super) fn last(&self, group: &str, name: &str) -> Option<(&ReadFile, &Assignment)> {
-        let files = self.files.iter().rev();
-        let mut all = files.flat_map(|file| file.lines.assignments.iter().rev().map(move |set| (file, set)));
-        all.find(|(_, set)| set.group == group && set.name == name)
+        let mut files = self.files.iter().rev();
+        files.find_map(|file| Some((file, file.lines.of(group, name).next_back()?)))
     }
 }
 

@@ -105,7 +105,7 @@ fn fraction(text: &str, least: Option<i64>) -> Result<Value, String> {
         return Ok(Value::Null);
     }
     #[expect(clippy::cast_precision_loss, reason = "the bounds of options are small numbers")]
-    let within = |number: &f64| least.is_none_or(|least| !(*number < least as f64));
+    let within = |number: &f64| least.is_none_or(|least| number.is_nan() || *number >= least as f64);
     float(text)
         .filter(within)
         .map(Value::Fraction)

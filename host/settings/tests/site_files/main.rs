@@ -215,7 +215,7 @@ fn what_does_not_go_together_is_refused() {
     refused(
         "[conductor]\nlease-s = 60\ndeploy-callback-timeout-s = 60\n",
         expect![
-            "farrier.toml:3: [conductor] deploy-callback-timeout-s = 60 must be longer than lease-s = 60, or a node fails before anybody can take it over"
+            "farrier.toml:3: [conductor] deploy-callback-timeout-s = 60 must be longer than [conductor] lease-s = 60, or a node fails before anybody can take it over"
         ],
     );
     refused(
