@@ -93,3 +93,51 @@ async fn an_image_that_is_not_what_it_is_said_to_be_touches_no_disk() {
     alpha.api.bring(&node, "active", "active").await;
     site.assert_deployed(0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_of_glance_is_written_and_booted_with_the_kernel_and_ramdisk_that_glance_names() {
+    let site = Site::new(1).await;
+    let [disk, kernel, ramdisk] = [1, 2, 3].map(|number| format!("7f1a4b1e-0000-4000-8000-00000000000{number}"));
+    let put = |id: &str, content: &[u8], more: Value| {
+        let mut about = json!({
+            "id": id, "status": "active", "size": content.len(), "disk_format": "raw",
+            "os_hash_algo": "sha256", "os_hash_value": sha256(content),
+        });
+        about
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("an object").clone());
+        site.images
+            .put(&format!("v2/images/{id}"), about.to_string().as_bytes());
+        site.images.put(&format!("v2/images/{id}/file"), content);
+    };
+    put(&disk, &site.disk, json!({ "kernel_id": kernel, "ramdisk_id": ramdisk }));
+    put(
+        &kernel,
+        &std::fs::read(site.file("instance-vmlinuz")).expect("a file"),
+        json!({}),
+    );
+    put(
+        &ramdisk,
+        &std::fs::read(site.file("instance-initrd")).expect("a file"),
+        json!({}),
+    );
+    let mut settings = site.settings("alpha");
+    settings["glance"] = json!({ "auth-type": "none", "endpoint": site.images.url("") });
+    let alpha = site.start_with(&settings).await;
+    for driver in ["agent_ilo", "iscsi_ilo"] {
+        let mut wish = site.node(0, driver, "alpha");
+        wish["instance_info"] = json!({ "image_source": format!("glance://{disk}") });
+        let node = site.enrol(&alpha.api, 0, &wish).await;
+        alpha.api.bring(&node, "manage", "manageable").await;
+        alpha.api.bring(&node, "provide", "available").await;
+        let active = alpha.api.bring(&node, "active", "active").await;
+        assert!(active["last_error"].is_null(), "{active}");
+        site.assert_deployed(0);
+        assert_eq!(site.inserted(0, sim::Device::Cd).is_some(), driver == "iscsi_ilo");
+        alpha.api.bring(&node, "deleted", "available").await;
+        alpha.api.delete(&format!("/v1/nodes/{node}")).await.expect("it goes");
+    }
+    let fetched = |id: &str| site.images.gets(&format!("v2/images/{id}/file"));
+    assert_eq!([fetched(&disk), fetched(&kernel), fetched(&ramdisk)], [1; 3]);
+}

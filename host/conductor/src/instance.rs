@@ -4,7 +4,7 @@ use model::{BootInterface, Driver, Node, Secret};
 use serde_json::Value;
 
 use crate::config_drive;
-use crate::wanted::{WantedImage, wanted};
+use crate::wanted::{WantedImage, is_glance, wanted};
 
 /// Key of the config drive among a node's secrets.
 pub(crate) const CONFIG_DRIVE: &str = "configdrive";
@@ -67,6 +67,10 @@ pub(crate) fn instance(node: &Node, drive: Option<&Secret>) -> Result<Instance, 
 /// The instance's own boot ISO: ready-made, or from a kernel and a ramdisk.
 fn boot_source(node: &Node) -> Result<(), InstanceError> {
     let set = |key| text(node, key).map(|value| value.is_some());
+    // The image's own properties may name them.
+    if text(node, "image_source")?.is_some_and(is_glance) {
+        return Ok(());
+    }
     let iso = set("boot_iso")? || set("ilo_boot_iso")?;
     let pair = (set("kernel")?, set("ramdisk")?);
     if node.boot_interface == BootInterface::IloIpxe && iso && pair != (true, true) {
@@ -190,6 +194,11 @@ mod tests {
             (Driver::IscsiIlo, json!({}), "instance_info/kernel"),
             (
                 Driver::IscsiIlo,
+                json!({"image_source": "/srv/a.raw"}),
+                "instance_info/kernel",
+            ),
+            (
+                Driver::IscsiIlo,
                 json!({"kernel": "http://h/k"}),
                 "instance_info/ramdisk",
             ),
@@ -216,6 +225,8 @@ mod tests {
 
         let iso = instance(&with(Driver::IscsiIlo, json!({"boot_iso": "http://h/i.iso"})), None).unwrap();
         assert_eq!(iso.image, None);
+        let glance = json!({"image_source": "7f1a4b1e-0000-4000-8000-000000000001"});
+        assert!(instance(&with(Driver::IscsiIlo, glance), None).is_ok());
         let both = json!({"kernel": "http://h/k", "ramdisk": "http://h/r", "image_source": "http://h/a", "image_checksum": sha});
         assert!(instance(&with(Driver::IscsiIlo, both), None).unwrap().image.is_some());
     }

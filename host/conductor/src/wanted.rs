@@ -269,19 +269,21 @@ fn is_web(text: &str) -> bool {
     Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
-fn is_reference(text: &str) -> bool {
+/// An image of Glance: `glance://UUID`, or its UUID alone.
+pub(crate) fn is_glance(text: &str) -> bool {
     let id = text.strip_prefix("glance://").unwrap_or(text);
     let hex = |part: &str, len| part.len() == len && part.bytes().all(|digit| digit.is_ascii_hexdigit());
     let mut parts = id.split('-');
-    let uuid = [8, 4, 4, 4, 12]
-        .iter()
-        .all(|&len| parts.next().is_some_and(|part| hex(part, len)))
-        && parts.next().is_none();
+    let fits = |&len: &usize| parts.next().is_some_and(|part| hex(part, len));
+    [8, 4, 4, 4, 12].iter().all(fits) && parts.next().is_none()
+}
+
+fn is_reference(text: &str) -> bool {
     let file = Url::parse(text).is_ok_and(|url| url.scheme() == "file");
     let swift = text
         .strip_prefix("swift:")
         .is_some_and(|name| !name.trim_matches('/').is_empty());
-    uuid || is_web(text) || text.starts_with('/') || file || swift
+    is_glance(text) || is_web(text) || text.starts_with('/') || file || swift
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use runtime::{DriverError, IsoSource};
 use serde_json::Value;
 use settings::{Images, Reference};
 use sources::{Fetched, Sources};
+use uuid::Uuid;
 
 use super::boot_check::{self, Purpose};
 use super::errors::with_causes;
@@ -42,10 +43,13 @@ impl BootSources for BootSourceWiring {
                 Some(reference) => gather.ready(&reference).await?,
                 None => self.parts(node, &mut gather, &RESCUE).await?,
             },
-            IsoSource::Instance => match text(node, Place::Instance, &["boot_iso", "ilo_boot_iso"]) {
-                Some(reference) => gather.ready(&reference).await?,
-                None => self.parts(node, &mut gather, &INSTANCE).await?,
-            },
+            IsoSource::Instance => {
+                let node = &self.with_glance(node).await?;
+                match text(node, Place::Instance, &["boot_iso", "ilo_boot_iso"]) {
+                    Some(reference) => gather.ready(&reference).await?,
+                    None => self.parts(node, &mut gather, &INSTANCE).await?,
+                }
+            }
         };
         Ok(Material {
             boot,
@@ -104,6 +108,7 @@ impl BootSourceWiring {
             sources: &self.sources,
             references: BTreeMap::new(),
         };
+        let node = &self.with_glance(node).await?;
         let (kernel, ramdisk) = self.named_pair(node, pair_for(node, purpose))?;
         let files = (gather.source(&kernel).await?, gather.source(&ramdisk).await?);
         Ok(FoundPair {
@@ -114,8 +119,36 @@ impl BootSourceWiring {
 
     /// Whether node or site name both.
     pub(super) fn names_pair(&self, node: &Node, purpose: Purpose) -> Result<(), String> {
+        // Glance is asked when they are needed.
+        if matches!(pair_for(node, purpose).place, Place::Instance) && glance_image(node).is_some() {
+            return Ok(());
+        }
         let named = self.named_pair(node, pair_for(node, purpose));
         named.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The node with what the properties of its Glance image say of booting it, where the node itself says nothing.
+    async fn with_glance(&self, node: &Node) -> Result<Node, DriverError> {
+        let mut node = node.clone();
+        let says = ["boot_iso", "ilo_boot_iso", "kernel", "ramdisk"];
+        if says.iter().any(|key| text(&node, Place::Instance, &[key]).is_some()) {
+            return Ok(node);
+        }
+        let Some(id) = glance_image(&node) else {
+            return Ok(node);
+        };
+        let image = self.sources.glance_image(id).await;
+        let image = image.map_err(|error| DriverError::other("source", with_causes(&error)))?;
+        for (key, value) in [
+            ("boot_iso", image.boot_iso),
+            ("kernel", image.kernel),
+            ("ramdisk", image.ramdisk),
+        ] {
+            if let Some(value) = value {
+                node.instance_info.insert(key.to_owned(), Value::String(value));
+            }
+        }
+        Ok(node)
     }
 
     /// References of kernel and ramdisk.
@@ -177,6 +210,12 @@ fn pair_for(node: &Node, purpose: Purpose) -> &'static Pair {
         Purpose::Ramdisk => &DEPLOY,
         Purpose::Instance => &INSTANCE,
     }
+}
+
+/// The Glance image that a node's disk is written with.
+fn glance_image(node: &Node) -> Option<Uuid> {
+    let source = node.instance_info.get("image_source")?.as_str()?;
+    Uuid::try_parse(source.strip_prefix("glance://").unwrap_or(source)).ok()
 }
 
 /// A file that may be missing, as a reference.

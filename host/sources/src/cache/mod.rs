@@ -81,8 +81,7 @@ impl Cache {
             }
             Err(error) => return Err(error),
         };
-        // Whoever is removing it is done in a moment.
-        rustix::fs::flock(&file, FlockOperation::LockShared)?;
+        lock_shared(&file)?;
         let metadata = file.metadata()?;
         if metadata.nlink() == 0 {
             return Ok(None);
@@ -104,10 +103,11 @@ impl Cache {
         let make = || -> io::Result<NamedTempFile> {
             loop {
                 let file = tempfile::Builder::new().prefix("fetch-").tempfile_in(&tmp)?;
-                rustix::fs::flock(file.as_file(), FlockOperation::LockExclusive)?;
                 // Else a sweeper saw it before it was locked.
-                if file.as_file().metadata()?.nlink() > 0 {
-                    return Ok(file);
+                match rustix::fs::flock(file.as_file(), FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) if file.as_file().metadata()?.nlink() > 0 => return Ok(file),
+                    Ok(()) | Err(Errno::WOULDBLOCK) => {}
+                    Err(error) => return Err(error.into()),
                 }
             }
         };
@@ -174,7 +174,7 @@ impl Cache {
         let quiet = |flags: OFlags| File::options().read(true).custom_flags(flag_bits(flags)).open(&path);
         // Only the owner may read without leaving a trace.
         let mut file = quiet(OFlags::NOATIME).or_else(|_| quiet(OFlags::empty()))?;
-        rustix::fs::flock(&file, FlockOperation::LockShared)?;
+        lock_shared(&file)?;
         let metadata = file.metadata()?;
         let mut hash = sha2::Sha256::new();
         let mut buffer = vec![0; 1 << 20];
@@ -218,6 +218,21 @@ fn make_folder(path: &Path) -> io::Result<()> {
 fn open(path: &Path) -> io::Result<File> {
     let flags = flag_bits(OFlags::NOFOLLOW);
     File::options().read(true).custom_flags(flags).open(path)
+}
+
+/// Whoever is removing it is done in a moment, unless it was frozen in the middle of that.
+fn lock_shared(file: &File) -> io::Result<()> {
+    const TRIES: u32 = 100;
+    for _ in 0..TRIES {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(2)),
+            locked => return Ok(locked?),
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::WouldBlock,
+        "another process is removing it and does not get on",
+    ))
 }
 
 fn flag_bits(flags: OFlags) -> i32 {

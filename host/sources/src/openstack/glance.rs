@@ -27,6 +27,8 @@ pub struct GlanceImage {
     pub kernel: Option<String>,
     /// The image that is its ramdisk.
     pub ramdisk: Option<String>,
+    /// The boot ISO that goes with it: another image, or a URL.
+    pub boot_iso: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -44,6 +46,8 @@ struct Description {
     kernel_id: Option<String>,
     #[serde(default)]
     ramdisk_id: Option<String>,
+    #[serde(default)]
+    boot_iso: Option<String>,
 }
 
 /// Asks for the description; `None` if there is no such image.
@@ -109,6 +113,7 @@ fn parse(text: &Bytes) -> Result<GlanceImage, String> {
         disk_format: found.disk_format,
         kernel: found.kernel_id,
         ramdisk: found.ramdisk_id,
+        boot_iso: found.boot_iso,
     })
 }
 

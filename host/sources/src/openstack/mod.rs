@@ -32,6 +32,7 @@ mod credential;
 mod error;
 pub(crate) mod glance;
 mod identity;
+mod login;
 
 pub use client::{Client, read};
 pub use credential::{ApplicationCredential, Credential, Member, Named};

@@ -7,6 +7,7 @@ mod files;
 mod hostile;
 mod images;
 mod openstack;
+mod openstack_sources;
 #[path = "../../../../tests/support/peers.rs"]
 mod peers;
 mod processes;
