@@ -44,7 +44,7 @@ mod write;
 pub use builder::LayoutBuilder;
 pub use config_drive::{CONFIG_DRIVE_LABEL, ConfigDriveError, ConfigDriveSpec, ConfigDriveVolume, config_drive};
 pub use content::{BootFile, Content, SourceFile};
-pub use esp::{EspError, EspSpec, GRUB_CONFIG_PATHS, esp};
+pub use esp::{EfiArchitecture, EspError, EspSpec, GRUB_CONFIG_PATHS, efi_places, esp, esp_grub_config};
 pub use fat::{FatEntry, FatError, FatPatchError, FatReadError, FatShape, FatSpec, FatTime, FatVolume, fat};
 pub use floppy::{FLOPPY_LABEL, FloppyError, FloppySpec, PARAMETERS_FILE, floppy};
 pub use iso9660::{
