@@ -62,7 +62,7 @@ impl Worker {
         if self.memory.seen.unread_since.is_none() {
             return Ok(());
         }
-        if self.is_served_elsewhere(record.node.provision_updated_at).await? {
+        if self.is_served_elsewhere(record).await? {
             self.memory.read_elsewhere = true;
             self.memory.seen.unread_since = None;
             return Ok(());
@@ -105,11 +105,14 @@ impl Worker {
     }
 
     /// Another conductor answers, or answered, under the URL that this one serves under: what was read there is not known
-    /// here.
-    async fn is_served_elsewhere(&self, since: SystemTime) -> Result<bool, Stop> {
+    /// here. Over the network that may be any conductor, since a DHCP server names one for all servers.
+    async fn is_served_elsewhere(&self, record: &Record) -> Result<bool, Stop> {
         let config = &self.shared.config;
+        let since = record.node.provision_updated_at;
+        let anywhere = parameters::boot_artefact(&record.node) == ArtefactKind::Netboot;
         let conductors = self.shared.hands.store.conductors().await?;
         let mut others = conductors.iter().filter(|other| other.name != config.name);
-        Ok(others.any(|other| other.images_url == config.images_url && (other.alive || other.seen_at >= since)))
+        let answers = |other: &nodes::Conductor| other.alive || other.seen_at >= since;
+        Ok(others.any(|other| (anywhere || other.images_url == config.images_url) && answers(other)))
     }
 }

@@ -1,5 +1,7 @@
 //! Servers that boot over the network.
 
+use std::time::Duration;
+
 use model::{ArtefactKind, BootInterface, Driver, NodeId, PowerState, ProvisionState as S, Verb};
 
 use crate::site::Site;
@@ -68,4 +70,32 @@ async fn what_an_active_server_boots_over_the_network_is_served_again_without_as
     let record = site.record(&id).await;
     assert_eq!((record.node.provision_state, record.node.last_error), (S::Active, None));
     site.world.assert_no_violations();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_boot_of_which_no_file_was_read_is_repeated_where_one_conductor_serves_all_of_them() {
+    for (names, boots) in [(&["a"][..], 2), (&["a", "b"], 1)] {
+        let site = Site::new();
+        let mut running = Vec::new();
+        for name in names {
+            let mut config = Site::config(name);
+            config.images_url = format!("http://{name}.example");
+            config.timeouts.fetch_alarm = Some(Duration::from_millis(100));
+            config.timeouts.callback = Duration::from_secs(2);
+            running.push(site.start(config).await);
+        }
+        let id = node(&site, S::Available, Driver::AgentIlo).await;
+        site.ask(&id, Verb::Active).await;
+        let failed = site.reach(&id, S::DeployFailed).await;
+        let error = failed.node.last_error.unwrap();
+        assert!(error.contains("booted from the network by iPXE"), "{error}");
+        assert_eq!(site.world.count(&id, "power-on"), boots, "{names:?}");
+        let told = site.told(&id, "media-unread").await;
+        let alarmed = told
+            .iter()
+            .filter(|told| told.contains("nothing of its boot files was read"))
+            .count();
+        assert_eq!(alarmed, boots - 1, "{told:?}");
+        site.world.assert_no_violations();
+    }
 }
