@@ -21,6 +21,7 @@ packages=(
     isolinux syslinux-common ovmf grub-common grub-efi-amd64-bin grub-pc-bin busybox-static
     fdisk gdisk
     python3-venv memcached nginx-light
+    gzip xz-utils zstd qemu-utils
 )
 
 exec 9>"$lab/lock"

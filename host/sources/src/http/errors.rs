@@ -45,7 +45,7 @@ pub(super) fn unreachable(error: &reqwest::Error, shown: &str) -> SourceError {
     }
     let mut reason = chain(error);
     if reason.contains("certificate") {
-        reason.push_str("; have the server's CA trusted, in this machine's store or by the sources' CA file");
+        reason.push_str("; have the server's CA trusted by this machine, or name its CA file ([images] server-ca)");
     }
     SourceError::Unreachable {
         reference: shown.to_owned(),
