@@ -54,6 +54,14 @@ impl DriverFamily {
             Self::Redfish
         }
     }
+
+    /// `ilo`, `redfish`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ilo => "ilo",
+            Self::Redfish => "redfish",
+        }
+    }
 }
 
 const FAMILIES: &[(&str, DriverFamily)] = &[("ilo", DriverFamily::Ilo), ("redfish", DriverFamily::Redfish)];

@@ -170,8 +170,10 @@ impl Settings {
         }
         if !is_whole {
             // What the site file would have said is not guessed at.
+            let notes = report.into_notes();
             return Err(SettingsError {
-                problems: report.into_notes().problems,
+                problems: notes.problems,
+                warnings: notes.warnings,
             });
         }
         tree.override_with(overrides);
@@ -188,6 +190,7 @@ impl Settings {
         } else {
             Err(SettingsError {
                 problems: notes.problems,
+                warnings: notes.warnings,
             })
         }
     }

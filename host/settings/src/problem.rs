@@ -31,6 +31,8 @@ pub type Warning = Problem;
 pub struct SettingsError {
     /// Never empty.
     pub problems: Vec<Problem>,
+    /// What would work, but perhaps not as meant.
+    pub warnings: Vec<Warning>,
 }
 
 fn lines(problems: &[Problem]) -> String {

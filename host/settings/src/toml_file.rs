@@ -24,6 +24,7 @@ pub(crate) fn read(file: &Path) -> Result<Table, SettingsError> {
             },
             message,
         }],
+        warnings: Vec::new(),
     };
     let unreadable = |reason: String| refuse(None, format!("{}: {reason}", file.display()));
     let found = std::fs::metadata(file).map_err(|error| {

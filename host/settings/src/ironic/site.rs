@@ -1,5 +1,7 @@
 //! The conductor, its data, its drivers and how it talks to BMCs.
 
+use model::BootInterface;
+
 use super::draft::{Draft, Range};
 use super::{FILE_PATHS, STATE_PATH};
 use crate::tree::{Item, Origin, Raw};
@@ -105,11 +107,47 @@ fn drivers(draft: &mut Draft<'_>) {
         }
         draft.put("drivers.enabled", texts(enabled, &origin), origin);
     }
-    if let Some(interfaces) = draft.list("DEFAULT", "enabled_boot_interfaces") {
+    boot_interfaces(draft);
+}
+
+/// Those that Farrier has. Where none is left, nobody meant that nothing can be booted: all are offered.
+fn boot_interfaces(draft: &mut Draft<'_>) {
+    let is_known = |name: &String| name.parse::<BootInterface>().is_ok();
+    let all = BootInterface::ALL.map(BootInterface::as_str).join(", ");
+    if let Some(names) = draft.list("DEFAULT", "enabled_boot_interfaces") {
         let origin = draft.origin("DEFAULT", "enabled_boot_interfaces");
-        draft.put("drivers.boot-interfaces", texts(interfaces, &origin), origin);
+        let (known, strange): (Vec<_>, Vec<_>) = names.into_iter().partition(is_known);
+        if known.is_empty() {
+            let message = format!("[DEFAULT] enabled_boot_interfaces names none that Farrier has: all of them are offered ({all})");
+            draft.report.warning(origin, message);
+        } else {
+            if !strange.is_empty() {
+                let strange = cut(&strange.join(", "));
+                let message = format!(
+                    "[DEFAULT] enabled_boot_interfaces names {strange} beside what Farrier has ({all}): nodes that ask for them are refused"
+                );
+                draft.report.warning(origin.clone(), message);
+            }
+            draft.put("drivers.boot-interfaces", texts(known, &origin), origin);
+        }
     }
-    draft.copy("DEFAULT", "default_boot_interface", "drivers.default-boot-interface");
+    if let Some(name) = draft.text("DEFAULT", "default_boot_interface").map(str::to_owned) {
+        let origin = draft.origin("DEFAULT", "default_boot_interface");
+        if is_known(&name) {
+            draft.put("drivers.default-boot-interface", Raw::Text(name), origin);
+        } else {
+            let message = format!(
+                "[DEFAULT] default_boot_interface = {} is none that Farrier has ({all}): nodes boot by virtual media where they say nothing",
+                cut(&name)
+            );
+            draft.report.warning(origin, message);
+        }
+    }
+}
+
+/// For a message.
+fn cut(text: &str) -> String {
+    text.chars().take(80).collect()
 }
 
 fn bmc(draft: &mut Draft<'_>) {

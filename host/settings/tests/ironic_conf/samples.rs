@@ -90,18 +90,19 @@ fn a_standalone_conductor() {
             bmc.timeout-s = 30  # 44 [ilo] client_timeout
             bmc.verify = false  # 45 [ilo] verify_ca
             drivers.enabled = ["ilo", "ilo5", "redfish", "agent_ilo", "iscsi_ilo"]  # 5 [DEFAULT] enabled_hardware_types
-            drivers.boot-interfaces = ["ilo-virtual-media", "ilo-ipxe", "redfish-virtual-media"]  # 6 [DEFAULT] enabled_boot_interfaces
+            drivers.boot-interfaces = ["ilo-virtual-media", "ilo-ipxe"]  # 6 [DEFAULT] enabled_boot_interfaces
             drivers.default-boot-interface = "ilo-virtual-media"  # 7 [DEFAULT] default_boot_interface"#]],
         expect![[r#"
-        standalone.conf:3: [api] passwords travel unencrypted; set tls-certificate and tls-key, or put a TLS proxy before it
-        standalone.conf:8: [DEFAULT] enabled_management_interfaces has no effect: a driver brings its own interfaces; only those for booting can be chosen
-        standalone.conf:14: [DEFAULT] rpc_transport has no effect: conductors talk to one another through the store alone
-        standalone.conf:15: [DEFAULT] log_dir has no effect: log lines go to standard error; FARRIER_LOG filters them, --log-json shapes them
-        standalone.conf:16: [DEFAULT] debug = True has no effect: start with FARRIER_LOG=debug
-        standalone.conf:30: [database] has no effect: Farrier keeps records of its own, see [store] of farrier.toml
-        standalone.conf:37: [deploy] default_boot_mode has no effect: [ilo] default_boot_mode is read, for all drivers
-        standalone.conf:38: [deploy] erase_devices_priority has no effect: the ramdisk's own clean steps and their own settings erase devices
-        standalone.conf:50: [pxe] pxe_append_params is deprecated; write it as [pxe] kernel_append_params"#]],
+            standalone.conf:3: [api] passwords travel unencrypted; set tls-certificate and tls-key, or put a TLS proxy before it
+            standalone.conf:6: [DEFAULT] enabled_boot_interfaces names redfish-virtual-media beside what Farrier has (ilo-virtual-media, ilo-ipxe): nodes that ask for them are refused
+            standalone.conf:8: [DEFAULT] enabled_management_interfaces has no effect: a driver brings its own interfaces; only those for booting can be chosen
+            standalone.conf:14: [DEFAULT] rpc_transport has no effect: conductors talk to one another through the store alone
+            standalone.conf:15: [DEFAULT] log_dir has no effect: log lines go to standard error; FARRIER_LOG filters them, --log-json shapes them
+            standalone.conf:16: [DEFAULT] debug = True has no effect: start with FARRIER_LOG=debug
+            standalone.conf:30: [database] has no effect: Farrier keeps records of its own, see [store] of farrier.toml
+            standalone.conf:37: [deploy] default_boot_mode has no effect: [ilo] default_boot_mode is read, for all drivers
+            standalone.conf:38: [deploy] erase_devices_priority has no effect: the ramdisk's own clean steps and their own settings erase devices
+            standalone.conf:50: [pxe] pxe_append_params is deprecated; write it as [pxe] kernel_append_params"#]],
     );
 }
 

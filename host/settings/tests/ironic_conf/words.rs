@@ -116,7 +116,7 @@ fn values_of_the_wrong_type_are_mistakes_all_told_at_once_and_never_shown() {
 fn what_the_rest_of_farrier_refuses_is_told_by_the_options_name() {
     refused(
         &format!(
-            "{SWIFT}[conductor]\nconductor_group = hall 2\ndeploy_callback_timeout = 5\n[DEFAULT]\nhost = a b\ndefault_boot_interface = pxe\nenabled_boot_interfaces = ilo-ipxe\n[api]\npublic_endpoint = ironic\n[deploy]\nexternal_callback_url = ftp://x\n"
+            "{SWIFT}[conductor]\nconductor_group = hall 2\ndeploy_callback_timeout = 5\n[DEFAULT]\nhost = a b\ndefault_boot_interface = ilo-virtual-media\nenabled_boot_interfaces = ilo-ipxe\n[api]\npublic_endpoint = ironic\n[deploy]\nexternal_callback_url = ftp://x\n"
         ),
         expect![[r#"
             ironic.conf:7: [conductor] conductor_group must be at most 255 of A-Z a-z 0-9 - . _; no node could be of another group
@@ -126,4 +126,17 @@ fn what_the_rest_of_farrier_refuses_is_told_by_the_options_name() {
             ironic.conf:14: [api] public_endpoint is no URL; write it like "http://10.0.0.1:6386"
             ironic.conf:16: [deploy] external_callback_url entry 1 must begin with http:// or https://"#]],
     );
+}
+
+#[test]
+fn ways_to_boot_that_farrier_has_not_are_passed_over() {
+    warned(
+        &format!("{SWIFT}[DEFAULT]\nenabled_boot_interfaces = ilo-ipxe, ilo-pxe, pxe\ndefault_boot_interface = pxe\n"),
+        expect![[r#"
+            ironic.conf:7: [DEFAULT] enabled_boot_interfaces names ilo-pxe, pxe beside what Farrier has (ilo-virtual-media, ilo-ipxe): nodes that ask for them are refused
+            ironic.conf:8: [DEFAULT] default_boot_interface = pxe is none that Farrier has (ilo-virtual-media, ilo-ipxe): nodes boot by virtual media where they say nothing"#]],
+    );
+    let none = format!("{SWIFT}[DEFAULT]\nenabled_boot_interfaces = ipxe,pxe\n");
+    warned(&none, expect!["ironic.conf:7: [DEFAULT] enabled_boot_interfaces names none that Farrier has: all of them are offered (ilo-virtual-media, ilo-ipxe)"]);
+    assert!(good(&none).settings.drivers.boot_interfaces.is_empty());
 }
