@@ -73,7 +73,8 @@ pub enum BootImage {
     Instance,
 }
 
-/// The site's policies for a node: its `vmedia` and `take-over` plugins.
+/// What gets a node's server to boot what it should, and plans take-overs: the site's `vmedia` and `take-over` plugins, or the
+/// host itself for a node that boots over the network. The implementation looks at the node's boot interface.
 #[async_trait]
 pub trait Policies: Send + Sync {
     /// Whether an image can be made that the server's firmware boots, asked before anything is touched. `says`: the boot mode

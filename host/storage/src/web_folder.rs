@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, Mode};
 
 use crate::StorageError;
 use crate::same::{SameError, same_bytes};
-use crate::unfinished::{Existing, Unfinished, sync};
+use crate::unfinished::{Existing, Unfinished, remove_leftovers, sync};
 
 /// Files and folders are read by the web server's user.
 const FILE_MODE: u32 = 0o644;
@@ -168,15 +168,19 @@ impl Root {
         let Some(folder) = folder else {
             return sync(&self.dir).map_err(|error| self.error("sync", error));
         };
-        match self.dir.remove_dir(folder) {
-            Ok(()) => sync(&self.dir).map_err(|error| self.error("sync", error)),
+        let dir = match self.dir.open_dir(folder) {
+            Ok(dir) => dir,
+            Err(error) if is_absent(&error) => return Ok(()),
+            Err(error) => return Err(self.error("open a folder", error)),
+        };
+        // What a writer left that was killed must not keep the folder there.
+        remove_leftovers(&dir).map_err(|error| self.error("list files", error))?;
+        let emptied = match self.dir.remove_dir(folder) {
+            Ok(()) => sync(&self.dir),
             // Others' files are in it, or somebody else removed it.
-            Err(_) => match self.dir.open_dir(folder) {
-                Ok(dir) => sync(&dir).map_err(|error| self.error("sync", error)),
-                Err(error) if is_absent(&error) => Ok(()),
-                Err(error) => Err(self.error("sync", error)),
-            },
-        }
+            Err(_) => sync(&dir),
+        };
+        emptied.map_err(|error| self.error("sync", error))
     }
 
     /// Folder and name of a path of ours.
