@@ -1,5 +1,7 @@
 //! BMCs that refuse, hang, break off or are somebody else's: the record says why, and the node goes on once that is over.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::client::assert_says;
@@ -109,6 +111,66 @@ async fn a_bmc_that_hangs_holds_up_its_own_node_only_until_it_answers_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bmc_that_drops_connections_holds_up_its_own_node_only_until_it_answers_again() {
     deploys_in_spite_of("path = \"*VirtualMedia*\"\ndrop = true", &["could not be reached"]).await;
+}
+
+/// A BMC that does that for ever, and what an operator asks for then.
+async fn is_stopped_in_spite_of(rule: &str, verb: &str, state: &str, seconds: u64) {
+    let site = Site::new(1).await;
+    let alpha = site.start("alpha").await;
+    let api = &alpha.api;
+    let mut node = site.node(0, "agent_ilo", "alpha");
+    node["driver_info"]["client_timeout"] = 5.into();
+    let node = site.enrol(api, 0, &node).await;
+    api.bring(&node, "manage", "manageable").await;
+    api.bring(&node, "provide", "available").await;
+    site.sim.faults().add(&format!("[[rule]]\n{rule}")).expect("a rule");
+    api.want(&node, "active").await;
+    wait::until("the record says why it does not get on", async || {
+        let record = api.node(&node).await;
+        let said = record["last_error"].as_str().unwrap_or_default();
+        said.starts_with("trying again: ").then_some(())
+    })
+    .await;
+    assert_eq!(api.node(&node).await["provision_state"], "deploying");
+    let began = Instant::now();
+    api.want(&node, verb).await;
+    let said = wait::until("it is stopped", async || {
+        let record = api.node(&node).await;
+        (record["provision_state"] == state).then(|| record["last_error"].clone())
+    })
+    .await;
+    assert!(
+        began.elapsed() < Duration::from_secs(seconds),
+        "after {:?}",
+        began.elapsed()
+    );
+    if verb == "abort" {
+        assert_says(said.as_str().unwrap_or_default(), &["aborted by an operator; last: "]);
+        let artefacts = api.artefacts(&node).await;
+        let floppy = artefacts.iter().any(|artefact| artefact.starts_with("floppy"));
+        assert!(!floppy, "the floppy with the token is left published: {artefacts:?}");
+    }
+    site.sim.faults().clear();
+    api.reaches(&node, if verb == "abort" { state } else { "available" })
+        .await;
+    // And it works again once the BMC does.
+    api.bring(&node, "active", "active").await;
+    site.assert_deployed(0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_that_a_broken_bmc_holds_up_is_stopped_at_once() {
+    is_stopped_in_spite_of("path = \"*VirtualMedia*\"\ndrop = true", "abort", "deploy failed", 25).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_that_a_hanging_bmc_holds_up_is_stopped_at_once() {
+    is_stopped_in_spite_of("path = \"*VirtualMedia*\"\nhang = true", "abort", "deploy failed", 40).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_a_broken_bmc_holds_up_can_be_torn_down() {
+    is_stopped_in_spite_of("path = \"*VirtualMedia*\"\ndrop = true", "deleted", "deleting", 15).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -69,9 +69,30 @@ async fn an_operator_does_the_main_job_from_the_command_line() {
     assert_eq!(code, 1, "a second of that name: {said}");
     assert_says(&said, &["`n1`", "taken already"]);
 
-    for verb in ["manage", "provide", "deploy"] {
+    for (verb, lines) in [
+        (
+            "manage",
+            ["node n1: enroll → verifying: manage", "node n1 is manageable"],
+        ),
+        (
+            "provide",
+            ["node n1: manageable → cleaning: provide", "node n1 is available"],
+        ),
+        (
+            "deploy",
+            [
+                "node n1: deploying → wait call-back: the server boots its ramdisk",
+                "node n1 is active",
+            ],
+        ),
+    ] {
         let (code, _, said) = node(&api, &[verb, "n1"]).await;
         assert_eq!(code, 0, "{verb}: {said}");
+        // It writes to a pipe, so each thing that happens is a plain line.
+        for line in lines {
+            assert!(said.lines().any(|said| said == line), "{line:?} is not in: {said}");
+        }
+        assert!(!said.contains('\u{1b}') && !said.contains('\r'), "{said:?}");
     }
     site.assert_deployed(0);
     let (code, shown, _) = node(&api, &["show", "n1", "-o", "json"]).await;
@@ -90,9 +111,11 @@ async fn an_operator_does_the_main_job_from_the_command_line() {
     assert_says(&history, &["enroll → verifying", "deploying → active"]);
 
     // What cannot be is said at once, and is a failure to a script.
-    let (code, _, said) = node(&api, &["provide", "n1"]).await;
-    assert_eq!(code, 1, "{said}");
-    assert_says(&said, &["provide", "active"]);
+    for name in ["n1", shown["uuid"].as_str().unwrap_or_default()] {
+        let (code, _, said) = node(&api, &["provide", name]).await;
+        assert_eq!(code, 1, "{said}");
+        assert_says(&said, &[&format!("node {name}: "), "provide", "active"]);
+    }
     let (code, _, said) = node(&api, &["deploy", "nobody"]).await;
     assert_eq!(code, 1, "{said}");
     assert_says(&said, &["nobody"]);
@@ -112,6 +135,24 @@ async fn an_operator_does_the_main_job_from_the_command_line() {
     assert_eq!(code, 0, "{said}");
     let (_, listed, _) = node(&api, &["list", "-o", "json"]).await;
     assert!(!listed.contains("n1"), "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_is_refused_twice_for_the_same_reason_ends_both_times() {
+    let site = Site::with(1, |config| config.boot_mode = Some(sim::BootMode::Uefi)).await;
+    let mut settings = site.settings("alpha");
+    settings["conductor"]["automated-clean"] = true.into();
+    let alpha = site.start_with(&settings).await;
+    let api = site.api_url("alpha");
+    let mut made = site.node(0, "agent_ilo", "alpha");
+    made["properties"] = serde_json::json!({});
+    let name = site.enrol(&alpha.api, 0, &made).await;
+    alpha.api.bring(&name, "manage", "manageable").await;
+    for _ in 0..2 {
+        let (code, _, said) = node(&api, &["provide", &name]).await;
+        assert_eq!(code, 1, "{said}");
+        assert_says(&said, &["[images] esp", "ended in `manageable`"]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -77,6 +77,43 @@ async fn an_agent_ilo_node_is_cleaned_deployed_boots_from_its_disk_and_goes_back
     assert_eq!(site.sessions(0).await, 1, "one session is used again and again");
     alpha.stop().await;
     assert_eq!(site.sessions(0).await, 0, "it logs out when it stops");
+    let store = std::fs::read_dir(site.data()).expect("the data folder");
+    let store = store.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
+    let store: Vec<_> = store.filter(|name| name.starts_with("farrier.db")).collect();
+    assert_eq!(store, ["farrier.db"], "the journal is written back when it stops");
+    let log = alpha.log();
+    let ready = log.lines().find(|line| line.contains(" ready ")).expect("it says so");
+    let address = site.api_url("alpha").replace("http://", "").replace(":6385", "");
+    for listener in [
+        format!("api={address}:6385"),
+        format!("images={address}:6386"),
+        format!("agent={address}:6387"),
+    ] {
+        assert!(ready.contains(&listener), "{listener} is not in: {ready}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_drive_is_made_of_json_and_reaches_the_disk_of_the_server() {
+    let site = Site::new(1).await;
+    let alpha = site.start("alpha").await;
+    let api = &alpha.api;
+    let node = site.available(api, 0, "agent_ilo", "alpha").await;
+    let drive = serde_json::json!({ "meta_data": { "role": "web" }, "user_data": "#cloud-config\nhostname: web-1\n" });
+    let ask = serde_json::json!({ "target": "active", "configdrive": drive });
+    let path = format!("/v1/nodes/{node}/states/provision");
+    api.put(&path, &ask).await.expect("taken");
+    let record = api.reaches(&node, "active").await;
+    let server = site.sim.server(0).expect("such a server");
+    let packed = std::fs::read(server.disk.with_file_name("configdrive.gz")).expect("it reached the agent");
+    let mut drive = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[..]), &mut drive).expect("gzip");
+    assert_eq!(&drive[0x8028..0x8030], b"config-2", "an ISO with that label");
+    let holds = |text: &str| drive.windows(text.len()).any(|window| window == text.as_bytes());
+    let uuid = record["uuid"].as_str().expect("a UUID");
+    for text in ["hostname: web-1", "\"role\":\"web\"", uuid] {
+        assert!(holds(text), "{text} is not in it");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,7 +26,10 @@ pub(super) fn pack(node: &Node, parts: &Parts) -> Result<Secret, String> {
         user_data: parts.user_data.clone().map(|text| Bytes::from(text).into()),
         network_data: parts.network_data.as_ref().map(json),
         vendor_data: None,
-        files: vendor_data.map(|data| (VENDOR_DATA.to_owned(), data)).into_iter().collect(),
+        files: vendor_data
+            .map(|data| (VENDOR_DATA.to_owned(), data))
+            .into_iter()
+            .collect(),
         volume: ConfigDriveVolume::Iso,
     };
     let layout = image::config_drive(&spec).map_err(|error| with_causes(&error))?;
@@ -69,12 +72,17 @@ mod tests {
         };
         let packed = pack(&node, &parts).unwrap();
         assert_eq!(packed, pack(&node, &parts).unwrap(), "same parts, same bytes");
-        assert!(matches!(read(json!(packed.expose())), Ok(Given::Ready(_))), "agents take it");
+        assert!(
+            matches!(read(json!(packed.expose())), Ok(Given::Ready(_))),
+            "agents take it"
+        );
         let bytes = STANDARD.decode(packed.expose()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let iso = folder.path().join("drive.iso");
         let mut drive = Vec::new();
-        flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut drive).unwrap();
+        flate2::read::GzDecoder::new(&bytes[..])
+            .read_to_end(&mut drive)
+            .unwrap();
         assert_eq!(&drive[0x8028..0x8030], b"config-2", "the volume's label");
         std::fs::write(&iso, drive).unwrap();
         let out = folder.path().join("out");

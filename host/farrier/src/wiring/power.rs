@@ -55,7 +55,9 @@ impl Power for PowerWiring {
             let change = async { bmc.set_power(action).await.map_err(of_bmc) };
             journalled(&*store, &errand, name, "", change).await
         });
-        change.await.unwrap_or_else(|_| Err(fail("a power request ended in a panic inside the host: report this")))
+        change
+            .await
+            .unwrap_or_else(|_| Err(fail("a power request ended in a panic inside the host: report this")))
     }
 
     async fn boot_mode(&self, errand: &Errand) -> Result<BootMode, CallError> {

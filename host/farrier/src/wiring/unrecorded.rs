@@ -57,7 +57,8 @@ pub(super) async fn withdraw(
             gone.push(detail);
         }
     }
-    let outcome = Outcome::Failed("its conductor ended before it was recorded; what there was of it is gone".to_owned());
+    let outcome =
+        Outcome::Failed("its conductor ended before it was recorded; what there was of it is gone".to_owned());
     for effect in open {
         store.end_effect(effect, &outcome).await.map_err(of_store)?;
     }
@@ -131,10 +132,22 @@ mod tests {
         }
 
         /// Publishes as the runtime does, up to the record if `recorded`, and its end if `ended`.
-        async fn publish(&self, errand: &Errand, kind: ArtefactKind, token: char, recorded: bool, ended: bool) -> ArtefactName {
-            let name = ArtefactName::parse(&format!("{}.{}", String::from(token).repeat(32), kind.extension())).unwrap();
+        async fn publish(
+            &self,
+            errand: &Errand,
+            kind: ArtefactKind,
+            token: char,
+            recorded: bool,
+            ended: bool,
+        ) -> ArtefactName {
+            let name =
+                ArtefactName::parse(&format!("{}.{}", String::from(token).repeat(32), kind.extension())).unwrap();
             let detail = format!("{kind}, name hash {}", name_hash(&name));
-            let begun = self.store.begin_effect(&errand.node.id, &errand.tenure, PUBLISH, &detail).await.unwrap();
+            let begun = self
+                .store
+                .begin_effect(&errand.node.id, &errand.tenure, PUBLISH, &detail)
+                .await
+                .unwrap();
             let layout = Layout::from_extents(Kind::Other, vec![Extent::Zero(4096)]).unwrap();
             let publication = Publication {
                 name: name.clone(),
@@ -168,7 +181,9 @@ mod tests {
         fn files(&self) -> BTreeSet<String> {
             let list = |folder: &Path| {
                 let entries = std::fs::read_dir(folder).unwrap();
-                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+                entries
+                    .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                    .collect()
             };
             list(&self.folder.path().join("web"))
         }
@@ -189,7 +204,11 @@ mod tests {
         let late = lab.publish(&errand, ArtefactKind::BootIso, 'b', true, false).await;
         let orphan = lab.publish(&errand, ArtefactKind::Floppy, 'c', false, false).await;
         let foreign = lab.publish(&elsewhere, ArtefactKind::Floppy, 'd', false, false).await;
-        std::fs::write(lab.folder.path().join("web").join(format!("{}.iso", "e".repeat(32))), b"a neighbour's").unwrap();
+        std::fs::write(
+            lab.folder.path().join("web").join(format!("{}.iso", "e".repeat(32))),
+            b"a neighbour's",
+        )
+        .unwrap();
         // Whoever published it may be about to record it.
         assert_eq!(withdraw(&lab.store, &lab.web, &errand).await.unwrap(), [""; 0]);
         assert_eq!(lab.files().len(), 5);
