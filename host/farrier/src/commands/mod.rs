@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod backend;
 mod bmc;
 mod cache;
 mod config;
@@ -29,9 +30,15 @@ pub(crate) enum Command {
     /// Make images
     #[command(subcommand)]
     Image(image::Command),
+    /// See and try out the places that images are published to
+    #[command(subcommand)]
+    Backend(backend::Command),
     /// See and prune what was fetched for images
     #[command(subcommand)]
     Cache(cache::Command),
+    /// See what the settings files say, and what is wrong with them
+    #[command(subcommand)]
+    Config(config::Command),
     /// Run simulated servers with a BMC
     Sim(sim::Args),
 }
@@ -45,7 +52,9 @@ impl Command {
             Self::Bmc(args) => bmc::run(*args).await,
             Self::Plugin(command) => plugin::run(command).await,
             Self::Image(command) => image::run(command).await,
+            Self::Backend(command) => backend::run(command).await,
             Self::Cache(command) => cache::run(command).await,
+            Self::Config(command) => config::run(command).await,
             Self::Sim(args) => sim::run(args).await,
         }
     }
@@ -53,5 +62,8 @@ impl Command {
 
 /// Exit code of a command that ended in this error: 2 if it could not be begun as it was asked for, as for a wrong option.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<plugin::NotRun>() { 2 } else { 1 }
+    match error.is::<plugin::NotRun>() || error.is::<backend::Unknown>() {
+        true => 2,
+        false => 1,
+    }
 }
