@@ -125,7 +125,7 @@ impl RedfishBmc {
         })))
     }
 
-    /// Whether the protocol is spoken at all; asked without a login, as the root is open to everybody.
+    /// Whether the protocol is spoken at all; asked without a login, since the root should be open to everybody.
     pub(crate) async fn presence(&self) -> Result<Presence, BmcError> {
         self.verb(names::PRESENCE, vec![], |mut turn| async move { turn.presence().await })
             .await

@@ -91,7 +91,7 @@ impl Turn {
         })
     }
 
-    fn basic(&self, until: Option<Instant>, full: Option<String>) -> Login {
+    pub(super) fn basic(&self, until: Option<Instant>, full: Option<String>) -> Login {
         Login::Basic {
             user: self.bmc.user.clone(),
             password: self.bmc.password.clone(),

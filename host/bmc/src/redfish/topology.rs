@@ -73,24 +73,25 @@ impl Turn {
         Ok(chosen)
     }
 
-    /// Looks at the root and nothing else, without a login.
+    /// Looks at the root and nothing else; with the credentials only where it is guarded.
     pub(super) async fn presence(&mut self) -> Result<Presence, BmcError> {
         let start = self.bmc.dialect.root();
         let url = self.resolve(start)?;
         let asked = self.exchange(&Method::GET, &url, |url| Request::new(Method::GET, url));
-        let reply = asked.await?;
+        let mut reply = asked.await?;
+        // Some guard even the root, and some guard whatever is asked for, there or not.
+        if matches!(reply.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            let login = self.basic(None, None);
+            let build = |url| login.apply(Request::new(Method::GET, url));
+            reply = self.exchange(&Method::GET, &url, build).await?;
+        }
         let status = reply.status;
         let absent = |why: &str| Ok(Presence::Absent(format!("HTTP {} at {start}{why}", status.as_u16())));
         match status {
-            // Some guard even the root; nobody guards what is not there.
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Ok(Presence::Spoken {
-                    version: None,
-                    oem: None,
-                });
+            StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
+                return absent("");
             }
-            status if status.is_server_error() => return Err(self.refused(self.complaint(&reply))),
-            status if !status.is_success() => return absent(""),
+            status if !status.is_success() => return Err(self.refused(self.complaint(&reply))),
             _ => {}
         }
         let Ok(root) = self.json(&reply) else {

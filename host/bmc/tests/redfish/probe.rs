@@ -139,16 +139,18 @@ async fn the_root_is_asked_without_credentials() {
 #[tokio::test]
 async fn the_best_of_what_answers_is_taken() {
     for (redfish, has_ris, want) in [
-        (root(), true, Transport::Redfish),
-        (status(401), true, Transport::Redfish),
-        (status(404), true, Transport::Ris),
-        (html(), true, Transport::Ris),
-        (ok(json!({"hello": 1})), true, Transport::Ris),
-        (status(404), false, Transport::Ribcl),
-        (html(), false, Transport::Ribcl),
+        (vec![root()], true, Transport::Redfish),
+        // Guarded, and there; guarded, and not there.
+        (vec![status(401), root()], true, Transport::Redfish),
+        (vec![status(401), status(404)], true, Transport::Ris),
+        (vec![status(404)], true, Transport::Ris),
+        (vec![html()], true, Transport::Ris),
+        (vec![ok(json!({"hello": 1}))], true, Transport::Ris),
+        (vec![status(404)], false, Transport::Ribcl),
+        (vec![html()], false, Transport::Ribcl),
     ] {
         let peer = Peer::start().await;
-        peer.on(ROOT, [redfish]);
+        peer.on(ROOT, redfish);
         peer.on("GET /rest/v1", [html()]);
         peer.on(RIBCL, [documents("<GET_FW_VERSION FIRMWARE_VERSION=\"1.82\"/>")]);
         if has_ris {
@@ -157,6 +159,20 @@ async fn the_best_of_what_answers_is_taken() {
         let bmc = ProbedBmc::new(peer.config(), None).unwrap();
         assert_eq!(bmc.transport().await.unwrap(), want);
     }
+}
+
+#[tokio::test]
+async fn a_root_that_refuses_the_credentials_is_a_login_error_and_nothing_else_is_tried() {
+    let peer = Peer::start().await;
+    ris(&peer);
+    peer.on(ROOT, [status(401)]);
+    let error = ProbedBmc::new(peer.config(), None)
+        .unwrap()
+        .power_state()
+        .await
+        .unwrap_err();
+    assert!(matches!(error, BmcError::Login { .. }), "{error}");
+    assert_eq!(peer.lines(), [ROOT, ROOT]);
 }
 
 #[tokio::test]

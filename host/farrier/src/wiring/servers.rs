@@ -141,13 +141,18 @@ impl Access {
         let protocols = match text("bmc_tls").as_deref() {
             None | Some("modern") => Protocols::Modern,
             Some("legacy") => Protocols::Legacy,
-            Some(_) => return Err(wrong("driver_info/bmc_tls is modern or legacy (iLO 2, iLO 3, early iLO 4)")),
+            Some(_) => {
+                return Err(wrong(
+                    "driver_info/bmc_tls is modern or legacy (iLO 2, iLO 3, early iLO 4)",
+                ));
+            }
         };
         let transport = match text("bmc_transport").as_deref() {
             None | Some("auto") => None,
-            Some(name) => Some(Transport::by_name(name).ok_or_else(|| {
-                wrong("driver_info/bmc_transport is auto, redfish, ris, ribcl or ribcl-raw")
-            })?),
+            Some(name) => Some(
+                Transport::by_name(name)
+                    .ok_or_else(|| wrong("driver_info/bmc_transport is auto, redfish, ris, ribcl or ribcl-raw"))?,
+            ),
         };
         let timeout = match text("client_timeout") {
             None => None,
@@ -310,6 +315,30 @@ mod tests {
         lab.look(&lab.conductor(), &node, 3).await;
         let asked = lab.sim.trace(1).unwrap();
         assert!(asked.iter().any(|exchange| exchange.method == "DELETE"), "{asked:?}");
+    }
+
+    #[test]
+    fn a_node_may_say_how_old_its_bmcs_tls_is_and_what_it_speaks() {
+        let node = |key: &str, value: &str| {
+            let mut node = Node::new(NodeId::random(), Driver::AgentIlo, SystemTime::now());
+            for (key, value) in [("ilo_address", "10.0.0.1"), ("ilo_username", USER), (key, value)] {
+                node.driver_info.insert(key.to_owned(), value.into());
+            }
+            node.secrets.insert("ilo_password".to_owned(), Secret::new(PASSWORD));
+            Access::of(&node)
+        };
+        let plain = node("unrelated", "x").unwrap();
+        assert_eq!((plain.protocols, plain.transport), (Protocols::Modern, None));
+        assert_eq!(node("bmc_tls", "legacy").unwrap().protocols, Protocols::Legacy);
+        assert_eq!(
+            node("bmc_transport", "ribcl-raw").unwrap().transport,
+            Some(Transport::RibclRaw)
+        );
+        assert_eq!(node("bmc_transport", "auto").unwrap().transport, None);
+        for key in ["bmc_tls", "bmc_transport"] {
+            let error = node(key, "ssl3").err().unwrap();
+            assert!(error.to_string().contains(key), "{error}");
+        }
     }
 
     #[tokio::test]

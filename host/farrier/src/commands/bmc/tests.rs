@@ -37,7 +37,7 @@ impl Lab {
 
     /// `farrier bmc` with these words; `@` stands for the BMC and how it is reached.
     async fn bmc(&self, words: &[&str]) -> Result<(), String> {
-        let url = self.sim.server(0).unwrap().url;
+        let url = self.sim.server(0).unwrap().url.clone();
         let (password, ca) = (self.path("password"), self.sim.ca_pem().to_owned());
         let reached = [
             url.as_str(),
@@ -120,7 +120,7 @@ async fn what_changes_something_is_sent_only_when_it_is_said_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_and_an_unknown_certificate_are_told_apart() {
     let lab = Lab::new().await;
-    let url = lab.sim.server(0).unwrap().url;
+    let url = lab.sim.server(0).unwrap().url.clone();
     let password = lab.path("password");
     let bare = [
         "power",
