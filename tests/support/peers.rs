@@ -221,6 +221,11 @@ impl Keystone {
     }
 }
 
+fn user() -> String {
+    let name = Command::new("id").arg("-un").output().expect("id").stdout;
+    String::from_utf8_lossy(&name).trim().to_owned()
+}
+
 /// nginx, serving a folder under /images/.
 pub(crate) struct Nginx {
     _peer: Peer,
@@ -242,6 +247,7 @@ impl Nginx {
             let config = template
                 .replace("FOLDER", folder.path().to_str().expect("a plain path"))
                 .replace("ROOT", root.to_str().expect("a plain path"))
+                .replace("USER", &user())
                 .replace("PORT", &port.to_string());
             let file = folder.path().join("nginx.conf");
             std::fs::write(&file, config).expect("its configuration");
