@@ -115,6 +115,15 @@ pub struct ArchImages {
     pub esp: Option<Reference>,
 }
 
+/// A kernel and its ramdisk, as far as the site names them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ramdisk<'a> {
+    /// Its kernel.
+    pub kernel: Option<&'a Reference>,
+    /// It.
+    pub ramdisk: Option<&'a Reference>,
+}
+
 /// How servers boot that nobody said anything about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DefaultBootMode {
@@ -210,6 +219,37 @@ impl Images {
             Some(set) => vec![set.clone()],
             None => ldlinux_for(&self.isolinux),
         }
+    }
+
+    /// The deploy ramdisk of servers with processors of this architecture.
+    pub fn deploy(&self, arch: Option<&str>) -> Ramdisk<'_> {
+        let own = self.of_arch(arch);
+        Ramdisk {
+            kernel: own.and_then(|own| own.deploy_kernel.as_ref()).or(self.deploy_kernel.as_ref()),
+            ramdisk: own.and_then(|own| own.deploy_ramdisk.as_ref()).or(self.deploy_ramdisk.as_ref()),
+        }
+    }
+
+    /// Their rescue ramdisk: the deploy ramdisk where the site has none for that.
+    pub fn rescue(&self, arch: Option<&str>) -> Ramdisk<'_> {
+        let own = self.of_arch(arch);
+        let deploy = self.deploy(arch);
+        let kernel = own.and_then(|own| own.rescue_kernel.as_ref());
+        let ramdisk = own.and_then(|own| own.rescue_ramdisk.as_ref());
+        Ramdisk {
+            kernel: kernel.or(self.rescue_kernel.as_ref()).or(deploy.kernel),
+            ramdisk: ramdisk.or(self.rescue_ramdisk.as_ref()).or(deploy.ramdisk),
+        }
+    }
+
+    /// Their EFI system partition image.
+    pub fn esp_for(&self, arch: Option<&str>) -> Option<&Reference> {
+        let own = self.of_arch(arch).and_then(|own| own.esp.as_ref());
+        own.or(self.esp.as_ref())
+    }
+
+    fn of_arch(&self, arch: Option<&str>) -> Option<&ArchImages> {
+        self.by_arch.get(arch?)
     }
 
     /// Every reference that the site itself names, with the setting that names it.

@@ -55,7 +55,9 @@ pub use bmc::{Bmc, BmcTrust};
 pub use drivers::Drivers;
 pub use entries::{Entry, Plain};
 pub use glance::{Glance, GlanceSwift};
-pub use images::{Account, ArchImages, Cache, DefaultBootMode, ImageServers, Images, expand_default, ldlinux_for};
+pub use images::{
+    Account, ArchImages, Cache, DefaultBootMode, ImageServers, Images, Ramdisk, expand_default, ldlinux_for,
+};
 pub use machine::Machine;
 pub use migrate::{Migrated, Secrets, SecretsInTheOpen};
 pub use netboot::Netboot;

@@ -8,6 +8,8 @@ use runtime::capability;
 use serde_json::Value;
 use settings::{Images, Reference};
 
+use super::boot_sources::arch;
+
 /// What a boot image is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
@@ -34,7 +36,7 @@ pub(super) fn check(images: &Images, node: &Node, purpose: Purpose, says: Option
     let Some((mode, whence)) = boot_mode(node, says)? else {
         return Ok(());
     };
-    let missing = match (mode, &images.esp) {
+    let missing = match (mode, images.esp_for(arch(node))) {
         (BootMode::Uefi, None) => "[images] esp is not set".to_owned(),
         (BootMode::Uefi, Some(Reference::File(esp))) if !esp.exists() => {
             format!("there is no file {} ([images] esp)", esp.display())

@@ -10,7 +10,7 @@ use model::{Node, ProvisionState, Sha256};
 use runtime::live::{BootMaterial, BootParts, BootSources, Material};
 use runtime::{DriverError, IsoSource};
 use serde_json::Value;
-use settings::{Images, Reference};
+use settings::{Images, Ramdisk, Reference};
 use sources::{Fetched, Sources};
 use uuid::Uuid;
 
@@ -71,6 +71,8 @@ struct Pair {
     place: Place,
     kernel: &'static [&'static str],
     ramdisk: &'static [&'static str],
+    /// What the site names where the node does not.
+    site: for<'a> fn(&'a Images, &Node) -> Ramdisk<'a>,
     remedy: &'static str,
 }
 
@@ -78,17 +80,23 @@ const DEPLOY: Pair = Pair {
     place: Place::Driver,
     kernel: &["deploy_kernel", "ilo_deploy_kernel"],
     ramdisk: &["deploy_ramdisk", "ilo_deploy_ramdisk"],
+    site: |images, node| images.deploy(arch(node)),
     remedy: "set driver_info/deploy_kernel and deploy_ramdisk on the node, or [images] deploy-kernel and deploy-ramdisk in farrier.toml",
 };
 const RESCUE: Pair = Pair {
     kernel: &["rescue_kernel", "deploy_kernel"],
     ramdisk: &["rescue_ramdisk", "deploy_ramdisk"],
+    site: |images, node| images.rescue(arch(node)),
     ..DEPLOY
 };
 const INSTANCE: Pair = Pair {
     place: Place::Instance,
     kernel: &["kernel"],
     ramdisk: &["ramdisk"],
+    site: |images, _| Ramdisk {
+        kernel: images.instance_kernel.as_ref(),
+        ramdisk: images.instance_ramdisk.as_ref(),
+    },
     remedy: "set instance_info/kernel and ramdisk (or boot_iso) on the node, or [images] instance-kernel and instance-ramdisk in farrier.toml",
 };
 
@@ -153,17 +161,14 @@ impl BootSourceWiring {
 
     /// References of kernel and ramdisk.
     fn named_pair(&self, node: &Node, pair: &Pair) -> Result<(String, String), DriverError> {
-        let (site_kernel, site_ramdisk) = match pair.place {
-            Place::Driver => (&self.images.deploy_kernel, &self.images.deploy_ramdisk),
-            Place::Instance => (&self.images.instance_kernel, &self.images.instance_ramdisk),
-        };
-        let named = |keys: &[&str], site: &Option<Reference>, what: &str| {
-            let named = text(node, pair.place, keys).or_else(|| site.as_ref().map(Reference::to_string));
+        let site = (pair.site)(&self.images, node);
+        let named = |keys: &[&str], site: Option<&Reference>, what: &str| {
+            let named = text(node, pair.place, keys).or_else(|| site.map(Reference::to_string));
             named.ok_or_else(|| DriverError::NotFound(format!("there is no {what} to boot: {}", pair.remedy)))
         };
         Ok((
-            named(pair.kernel, site_kernel, "kernel")?,
-            named(pair.ramdisk, site_ramdisk, "ramdisk")?,
+            named(pair.kernel, site.kernel, "kernel")?,
+            named(pair.ramdisk, site.ramdisk, "ramdisk")?,
         ))
     }
 
@@ -185,7 +190,7 @@ impl BootSourceWiring {
             Some(path) => Some(Content::from(gather.source(&path).await?)),
             None => None,
         };
-        let esp = match &self.images.esp {
+        let esp = match self.images.esp_for(arch(node)) {
             Some(esp) => Some(Content::from(gather.source(&esp.to_string()).await?)),
             None => None,
         };
@@ -216,6 +221,11 @@ fn pair_for(node: &Node, purpose: Purpose) -> &'static Pair {
 fn glance_image(node: &Node) -> Option<Uuid> {
     let source = node.instance_info.get("image_source")?.as_str()?;
     Uuid::try_parse(source.strip_prefix("glance://").unwrap_or(source)).ok()
+}
+
+/// What processors the server has, as far as anybody said.
+pub(super) fn arch(node: &Node) -> Option<&str> {
+    node.properties.get("cpu_arch").and_then(Value::as_str)
 }
 
 /// A file that may be missing, as a reference.

@@ -9,6 +9,7 @@ use bmc::{Bmc, BmcConfig, BmcError, Ca, Deadlines, Fence, ProbedBmc, Protocols, 
 use model::{BmcAddress, Node, NodeId, Secret, Tenure};
 use nodes::Store;
 use serde_json::Value;
+use settings::BmcTrust;
 
 use super::owned_bmc::OwnedBmc;
 
@@ -16,6 +17,8 @@ use super::owned_bmc::OwnedBmc;
 pub(super) struct Servers {
     fence: Arc<dyn Fence>,
     store: Arc<dyn Store>,
+    /// For nodes that say nothing.
+    defaults: settings::Bmc,
     clients: Mutex<HashMap<NodeId, Kept>>,
 }
 
@@ -51,14 +54,24 @@ impl Servers {
         Self {
             fence,
             store,
+            defaults: settings::Bmc {
+                port: None,
+                timeout: None,
+                trust: BmcTrust::System,
+            },
             clients: Mutex::default(),
         }
+    }
+
+    /// The same, with what the site says of BMCs whose nodes say nothing.
+    pub(super) fn with_defaults(self, defaults: settings::Bmc) -> Self {
+        Self { defaults, ..self }
     }
 
     /// The client of a node. A changed password or address makes a new one, and so does each new tenure: while somebody else
     /// held the node, the session on record became theirs, and only a new client ends it.
     pub(super) fn of(&self, node: &Node, tenure: &Tenure) -> Result<Arc<dyn Bmc>, BmcError> {
-        let access = Access::of(node)?;
+        let access = Access::of(node, &self.defaults)?;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = clients.get(&node.id)
             && kept.access == access
@@ -103,7 +116,7 @@ impl Servers {
 }
 
 impl Access {
-    fn of(node: &Node) -> Result<Self, BmcError> {
+    fn of(node: &Node, defaults: &settings::Bmc) -> Result<Self, BmcError> {
         let text = |key: &str| match node.driver_info.get(key) {
             Some(Value::String(text)) => Some(text.clone()),
             Some(Value::Number(number)) => Some(number.to_string()),
@@ -115,7 +128,8 @@ impl Access {
         };
         let missing = |key: &str| wrong(&format!("driver_info/{key} is missing: set it on the node"));
         let address = text("ilo_address").ok_or_else(|| missing("ilo_address"))?;
-        let address = match text("client_port") {
+        let port = text("client_port").or_else(|| defaults.port.map(|port| port.to_string()));
+        let address = match port {
             _ if address.contains("://") => address,
             Some(port) => format!("https://{}:{port}", bracketed(&address)),
             None => format!("https://{}", bracketed(&address)),
@@ -125,7 +139,12 @@ impl Access {
             .get("ilo_verify_ca")
             .or_else(|| node.driver_info.get("ca_file"))
         {
-            None | Some(Value::Bool(true)) => Trust::System,
+            None => match &defaults.trust {
+                BmcTrust::System => Trust::System,
+                BmcTrust::File(file) => Trust::File(file.to_string_lossy().into_owned()),
+                BmcTrust::Anything => Trust::Nobody,
+            },
+            Some(Value::Bool(true)) => Trust::System,
             Some(Value::Bool(false)) => Trust::Nobody,
             Some(Value::String(word)) => match word.to_ascii_lowercase().as_str() {
                 "true" | "yes" | "1" => Trust::System,
@@ -155,7 +174,7 @@ impl Access {
             ),
         };
         let timeout = match text("client_timeout") {
-            None => None,
+            None => defaults.timeout,
             Some(text) => match text.parse() {
                 Ok(seconds) if seconds > 0 => Some(Duration::from_secs(seconds)),
                 _ => return Err(wrong("driver_info/client_timeout is a number of seconds above 0")),
