@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sim::{BootOutcome, Device};
 
 use crate::client::{Api, assert_says};
+use crate::conductor::farrier;
 use crate::site::{BMC_PASSWORD, Site, fetch, text};
 use crate::wait;
 
@@ -322,8 +323,28 @@ async fn what_could_not_be_booted_over_the_network_is_refused_before_the_server_
         .remove("ramdisk")
         .expect("one");
     // No port yet.
+    wanted["boot_interface"] = "ilo-virtual-media".into();
     let made = api.post("/v1/nodes", &wanted).await.expect("a node");
     let name = made["name"].as_str().expect("a name");
+    let command = [
+        "node",
+        "set",
+        name,
+        "--boot-interface",
+        "ilo-ipxe",
+        "--api",
+        &site.api_url("alpha"),
+        "-o",
+        "json",
+    ];
+    let command = command.map(str::to_owned);
+    let ran = tokio::task::spawn_blocking(move || farrier(&command.each_ref().map(String::as_str)));
+    let ran = ran.await.expect("it ran");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success() && said.contains("\"boot_interface\": \"ilo-ipxe\""),
+        "{said}"
+    );
     api.bring(name, "manage", "manageable").await;
     api.bring(name, "provide", "available").await;
     let path = format!("/v1/nodes/{name}");
