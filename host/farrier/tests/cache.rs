@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use image::{Extent, Kind, Layout, Recipe};
@@ -148,27 +148,31 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// A conductor; ends with this.
-struct Serving(Child);
+struct Serving {
+    process: Child,
+    /// Kept open: it goes on logging.
+    _log: Option<BufReader<ChildStderr>>,
+}
 
 impl Serving {
     fn start(site: &Site) -> Self {
-        let mut child = site.command(&["serve"]).stderr(Stdio::piped()).spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap());
-        let mut seen = Vec::new();
-        for line in log.lines().map_while(Result::ok) {
-            if line.contains("ready") {
-                return Self(child);
-            }
-            seen.push(line);
+        let process = site.command(&["serve"]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut serving = Self { process, _log: None };
+        let mut log = BufReader::new(serving.process.stderr.take().unwrap());
+        let mut seen = String::new();
+        while !seen.lines().last().is_some_and(|line| line.contains("ready")) {
+            let read = log.read_line(&mut seen).unwrap();
+            assert!(read > 0, "it ended before it was ready: {seen}");
         }
-        panic!("it ended before it was ready: {seen:?}");
+        serving._log = Some(log);
+        serving
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _reaped = self.0.wait();
+        let _gone = self.process.kill();
+        let _reaped = self.process.wait();
     }
 }
 
