@@ -153,7 +153,10 @@ async fn is_stopped_in_spite_of(rule: &str, verb: &str, state: &str, seconds: u6
     site.sim.faults().clear();
     api.reaches(&node, if verb == "abort" { state } else { "available" })
         .await;
-    // And it works again once the BMC does.
+    // And it works again once the BMC does; what was to be deployed went with the instance.
+    let instance = site.node(0, "agent_ilo", "alpha")["instance_info"].clone();
+    let patch = json!([{ "op": "replace", "path": "/instance_info", "value": instance }]);
+    api.patch(&format!("/v1/nodes/{node}"), &patch).await.expect("a patch");
     api.bring(&node, "active", "active").await;
     site.assert_deployed(0);
 }

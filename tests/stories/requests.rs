@@ -100,7 +100,7 @@ async fn a_deployment_that_cannot_work_is_refused_before_anything_is_touched() {
     for (field, value, parts) in [
         (
             "image_source",
-            json!("file:///srv/disk.img"),
+            json!("ftp://192.0.2.1/disk.img"),
             ["instance_info/image_source", "http(s)"],
         ),
         (
@@ -115,7 +115,7 @@ async fn a_deployment_that_cannot_work_is_refused_before_anything_is_touched() {
         ),
         (
             "image_disk_format",
-            json!("qcow2"),
+            json!("vmdk"),
             ["instance_info/image_disk_format", "qemu-img convert"],
         ),
     ] {
