@@ -21,10 +21,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::boot_check;
-use super::config_drive;
 use super::backends::Backends;
+use super::boot_check;
 use super::boot_sources::BootSourceWiring;
+use super::config_drive;
 use super::instance_images::InstanceImages;
 use super::netboot::{self, NetbootWiring, Places};
 use super::plugins::{self, Calls, PluginPages};
@@ -38,8 +38,6 @@ use super::source_cache;
 
 /// How long steps under way may take to end when the conductor is told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Within which time an agent must be heard again; it calls two or three times in it.
-const HEARTBEAT: Duration = Duration::from_secs(60);
 /// Plugin calls that run at once; more wait for their turn.
 const CALLS_AT_ONCE: u16 = 32;
 /// How often it is noted whether this process takes part in the work.
@@ -111,7 +109,9 @@ impl Site {
         let _ = stores.set(opened);
 
         let lease = LeaseClock::new();
-        let servers = Arc::new(Servers::new(Arc::new(LeaseFence(lease.clone())), Arc::clone(&store)));
+        let servers = Arc::new(
+            Servers::new(Arc::new(LeaseFence(lease.clone())), Arc::clone(&store)).with_defaults(settings.bmc.clone()),
+        );
         let calls = Arc::new(Calls::default());
         let world = world(&settings, &store, &sources, &servers, readers, &backends);
         let runtime = load_plugins(&settings, world, &calls).await?;
@@ -185,13 +185,13 @@ impl Site {
             auth: auth(&settings)?,
             agent: AgentPolicy {
                 accept: Arc::new(move |node, beat, now| conductor::heartbeat::accept(node, beat, &policy, now)),
-                heartbeat_timeout: HEARTBEAT,
+                heartbeat_timeout: settings.agent.heartbeat_timeout,
             },
             site: api::Site {
-                has_deploy_ramdisk: settings.images.deploy_kernel.is_some() && settings.images.deploy_ramdisk.is_some(),
+                has_deploy_ramdisk: has_deploy_ramdisk(&settings.images),
                 boot_interfaces,
                 default_boot_interface,
-                public_url: None,
+                public_url: settings.api.public_url.as_ref().map(ToString::to_string),
                 tls: settings.api.tls.is_some(),
             },
             pack_config_drive: Arc::new(config_drive::pack),
@@ -366,11 +366,14 @@ fn conductor_config(settings: &Settings) -> ConductorConfig {
             clean_callback: given.clean_callback_timeout,
             prepare: given.prepare_timeout,
             fetch_alarm: given.fetch_alarm,
+            power: given.power_timeout,
+            soft_power_off: given.soft_power_off_timeout,
             ..Timeouts::default()
         },
         automated_clean: given.automated_clean,
         reinsert_active_now: settings.take_over.reinsert_active == Reinsert::Now,
         power_sync: given.power_sync_interval,
+        workers: given.workers,
         ..default
     }
 }
@@ -380,6 +383,14 @@ fn auth(settings: &Settings) -> Result<Auth> {
         settings::Auth::None => Auth::None,
         settings::Auth::HttpBasic { htpasswd } => Auth::Basic(Arc::new(Users::load(htpasswd)?)),
     })
+}
+
+/// For all servers, or for those with some processor.
+fn has_deploy_ramdisk(images: &settings::Images) -> bool {
+    let archs = images.by_arch.keys().map(|arch| Some(arch.as_str()));
+    std::iter::once(None)
+        .chain(archs)
+        .any(|arch| images.deploy(arch).kernel.is_some() && images.deploy(arch).ramdisk.is_some())
 }
 
 async fn note_readiness(lease: LeaseClock, ready: Arc<AtomicBool>, stop: CancellationToken) {
