@@ -344,7 +344,12 @@ mod tests {
                 node.driver_info.insert(key.to_owned(), value.into());
             }
             node.secrets.insert("ilo_password".to_owned(), Secret::new(PASSWORD));
-            Access::of(&node)
+            let defaults = settings::Bmc {
+                port: None,
+                timeout: None,
+                trust: BmcTrust::System,
+            };
+            Access::of(&node, &defaults)
         };
         let plain = node("unrelated", "x").unwrap();
         assert_eq!((plain.protocols, plain.transport), (Protocols::Modern, None));

@@ -88,7 +88,11 @@ mod tests {
             folder.path()
         );
         std::fs::write(&file, text).unwrap();
-        settings::Settings::load(Some(&file), &settings::Overrides::default())
+        let files = settings::Files {
+            site: Some(file),
+            ironic: Vec::new(),
+        };
+        settings::Settings::load(&files, &settings::Overrides::default())
             .unwrap()
             .settings
     }
