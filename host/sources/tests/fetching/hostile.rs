@@ -29,13 +29,15 @@ async fn a_slow_server_above_the_floor_is_waited_for() {
     let (site, server) = (Site::new(), Server::start().await);
     let sources = Sources::new(SourcesConfig {
         slowest: 10,
+        stall: Duration::from_secs(2),
         ..site.config()
     })
     .unwrap();
-    let mut pieces = vec![bytes(200, &["content-length: 80"], b"")];
-    pieces.extend(std::iter::repeat_n(b"0123456789".to_vec(), 8));
+    // Long enough to be measured.
+    let mut pieces = vec![bytes(200, &["content-length: 200"], b"")];
+    pieces.extend(std::iter::repeat_n(b"0123456789".to_vec(), 20));
     let url = server.on("/image", [Answer::Pieces(pieces, Duration::from_millis(150))]);
-    assert_eq!(sources.fetch(&url, None).await.unwrap().len, 80);
+    assert_eq!(sources.fetch(&url, None).await.unwrap().len, 200);
 }
 
 #[tokio::test]
