@@ -154,3 +154,84 @@ fn unusable(error: netboot::PackError) -> StorageError {
         reason: error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{MacAddress, NodeId};
+    use netboot::Boot;
+    use storage::{EmbeddedConfig, NoRecords, Reader};
+
+    use super::*;
+
+    fn publication(pack: &Pack, token: &str) -> Publication {
+        Publication {
+            name: ArtefactName::parse(&format!("{}.img", token.repeat(32))).unwrap(),
+            layout: Arc::new(pack.layout().clone()),
+            sources: Arc::new(image::NoSources),
+            reader: Reader::default(),
+        }
+    }
+
+    fn embedded() -> Embedded {
+        let base_url = "http://192.0.2.1:6386".to_owned();
+        let recall = Arc::new(NoRecords);
+        Embedded::new(EmbeddedConfig { base_url, recall }).unwrap()
+    }
+
+    fn names(root: &Path) -> Vec<String> {
+        let mut names: Vec<_> = ["", "pxelinux.cfg"]
+            .iter()
+            .filter_map(|folder| std::fs::read_dir(root.join(folder)).ok())
+            .flatten()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test]
+    async fn a_card_that_went_to_another_server_keeps_that_servers_script() {
+        let root = tempfile::tempdir().unwrap();
+        let shelf = Shelf::folder(root.path(), "http://192.0.2.1/boot/", &embedded());
+        let card: MacAddress = "52:54:00:00:00:01".parse().unwrap();
+        let [first, second] = [NodeId::random(), NodeId::random()];
+        let pack = |node| Pack::new(node, &[card], &Boot::Disk).unwrap();
+        let [old, new] = [pack(first), pack(second)];
+        for (pack, token) in [(&old, "a"), (&new, "b")] {
+            shelf.put(&publication(pack, token), pack).await.unwrap();
+        }
+        let remove = async |pack: &Pack, token: &str| {
+            let name = publication(pack, token).name;
+            shelf.remove(&name, pack, Arc::new(image::NoSources)).await.unwrap();
+        };
+        remove(&old, "a").await;
+        let card = "52-54-00-00-00-01".to_owned();
+        let mut left = vec![
+            "boot.ipxe".to_owned(),
+            "pxelinux.cfg".to_owned(),
+            card,
+            second.to_string(),
+        ];
+        left.sort();
+        assert_eq!(names(root.path()), left);
+        remove(&new, "b").await;
+        remove(&new, "b").await;
+        assert_eq!(names(root.path()), ["boot.ipxe"]);
+    }
+
+    #[tokio::test]
+    async fn files_are_looked_for_where_the_record_says_whatever_the_site_uses_now() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Shelf::folder(root.path(), "http://192.0.2.1/boot", &embedded());
+        let conductor = Shelf::conductor(&embedded(), "http://192.0.2.1:6386/");
+        assert_eq!((folder.id(), conductor.id()), (FOLDER, CONDUCTOR));
+        assert_eq!(conductor.base_url(), "http://192.0.2.1:6386");
+        assert_eq!(folder.of(CONDUCTOR).unwrap().id(), CONDUCTOR);
+        assert_eq!(folder.of(FOLDER).unwrap().id(), FOLDER);
+        let error = conductor.of(FOLDER).err().unwrap();
+        assert!(error.contains("put them back"), "{error}");
+        assert!(conductor.of("local").is_err());
+        let missing = Shelf::folder(&root.path().join("missing"), "http://192.0.2.1/boot", &embedded());
+        assert!(missing.check().unwrap_err().to_string().contains("create it"));
+    }
+}
