@@ -10,6 +10,9 @@ mod fat_sizes;
 mod fat_trees;
 mod iso;
 mod iso_hybrid;
+mod iso_large;
+mod iso_patch;
+mod iso_read;
 
 use std::fs;
 use std::path::PathBuf;

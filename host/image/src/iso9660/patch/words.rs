@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::content::Content;
 use crate::fat::{FatPatchError, FatVolume};
 use crate::iso9660::boot_config::{MAX_KERNEL_LINE, kernel_words};
-use crate::iso9660::reader::{IsoFile, IsoPlatform, IsoSection, IsoVolume};
+use crate::iso9660::reader::{IsoFile, IsoSection, IsoVolume};
 use crate::parameters::Loaders;
 use crate::partitions::partitions;
 use crate::source::Source;
@@ -110,10 +110,8 @@ fn in_esps(editor: &Editor<'_>) -> Result<Vec<Config>, PatchError> {
     let source = editor.source();
     let volume = IsoVolume::open(&source)?;
     let catalog = volume.catalog()?;
-    let booted = catalog
-        .iter()
-        .filter(|entry| entry.platform == IsoPlatform::Uefi)
-        .map(|entry| entry.at);
+    // Some tools say of every boot image that it is a BIOS': what holds a FAT volume is told by looking.
+    let booted = catalog.iter().map(|entry| entry.at);
     let found = partitions(&source).unwrap_or_default();
     let parts = found
         .gpt
