@@ -134,6 +134,59 @@ fn the_boot_loaders_that_are_given_decide_which_firmware_boots_it() {
 }
 
 #[test]
+fn a_hybrid_iso_has_an_efi_system_partition_and_the_loaders_own_code_in_its_first_sector() {
+    let (lab, folder) = (Lab::new(), Folder::new());
+    let pair = format!(
+        "image iso --kernel {} --ramdisk {}",
+        lab.text("DEPLOY_KERNEL_CLOUD"),
+        lab.text("DEPLOY_RAMDISK_CLOUD")
+    );
+    let (isolinux, grub) = (lab.text("ISOLINUX"), lab.text("GRUB_BIOS"));
+    for (bios, mbr) in [
+        (format!("--isolinux {isolinux}"), "ISOLINUX_MBR"),
+        (
+            format!("--grub-bios {grub} --mbr {}", lab.text("GRUB_BIOS_MBR")),
+            "GRUB_BIOS_MBR",
+        ),
+    ] {
+        let out = folder.at("hybrid.iso");
+        let efi = lab.text("GRUB_EFI");
+        make(&format!("{pair} {bios} --efi {efi} --hybrid --force -o {out}"));
+        let told = farrier(["image", "inspect", &out, "-o", "json"]);
+        let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+        let platforms: Vec<_> = told["boot"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| &entry["platform"])
+            .collect();
+        assert_eq!(platforms, ["BIOS", "UEFI"], "{told}");
+        let kinds = told["partitions"]["gpt"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|partition| &partition["kind"]);
+        assert!(kinds.into_iter().any(|kind| kind == "EFI system"), "{told}");
+        let code = fs::read(lab.file(mbr)).unwrap();
+        let first = fs::read(&out).unwrap();
+        // GRUB's has fields that are filled in from byte 0x1B0 on; both leave the first bytes as they are.
+        assert!(first[..0x5A] == code[..0x5A], "{bios}");
+        let loader = farrier(["image", "cat", &out, "--esp", "EFI/BOOT/BOOTX64.EFI"]);
+        assert_eq!(loader.code, Some(0), "{}", loader.stderr);
+        let table = tool("fdisk", "sfdisk", &["-l", &out]);
+        assert!(
+            table.contains("Disklabel type: gpt") && table.contains("EFI System"),
+            "{table}"
+        );
+    }
+    let refused = farrier(words(&format!(
+        "{pair} --isolinux {isolinux} --grub-bios {grub} -o {}",
+        folder.at("x")
+    )));
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+}
+
+#[test]
 fn progress_is_shown_on_a_terminal() {
     let (lab, folder) = (Lab::new(), Folder::new());
     let line = format!(

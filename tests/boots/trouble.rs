@@ -118,23 +118,15 @@ fn a_parameter_that_its_reader_would_not_see_whole_is_refused_without_its_value(
     let esp = esp(&lab, &folder);
     let iso = iso_line(&lab, &esp, "DEPLOY_KERNEL_CLOUD", "DEPLOY_RAMDISK_CLOUD");
     for (line, parameter, says) in [
-        (
-            "image floppy",
-            "token=hunter2 x",
-            ["\"token\"", "whitespace", "encode it"],
-        ),
+        ("image floppy", "token=hunter2 x", ["\"token\"", "a space", "encode it"]),
         (
             "image floppy",
             "token=hunter2\n",
             ["\"token\"", "line break", "encode it"],
         ),
-        (&iso, "token=hunter2 x", ["\"token\"", "whitespace", "encode it"]),
-        (&iso, "token='hunter2'", ["\"token\"", "quote", "encode it"]),
-        (
-            "image floppy",
-            "a key=1",
-            ["\"a key\"", "whitespace", "use letters, digits"],
-        ),
+        (&iso, "token=hunter2 x", ["\"token\"", "a space", "encode it"]),
+        (&iso, "token='hunter2'", ["\"token\"", "`'`", "encode it"]),
+        ("image floppy", "a key=1", ["\"a key\"", "a space", "letters, digits"]),
     ] {
         let before = folder.names();
         let ran = farrier(words(line).into_iter().chain(["--param", parameter, "-o", &out]));

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::run::{Folder, Ran, farrier, make, tool, words};
-use crate::share::{files, pattern, tree};
+use crate::share::{files, foreign_iso, pattern, tree};
 
 #[test]
 fn json_tells_size_digest_time_and_how_every_byte_came_there() {
@@ -190,11 +190,102 @@ fn a_recipe_stands_for_the_image_as_long_as_its_files_stay_what_they_are() {
     );
 }
 
+#[test]
+fn an_iso_of_somebody_elses_gets_new_files_and_stays_as_it_is() {
+    let folder = Folder::new();
+    let iso = foreign_iso(&folder, &["-R", "-J"]);
+    let before = fs::read(&iso).unwrap();
+    let (ignition, other) = (
+        folder.write("ignition", "{\"ignition\": {}}"),
+        folder.write("other", pattern(9, 70_000)),
+    );
+    let out = folder.at("patched.iso");
+    let made = make(&format!(
+        "image patch {iso} --file {ignition}:config.ign --file {other}:readme.txt --file {other}:new/folder/file -o {out}"
+    ));
+    assert!(fs::read(&iso).unwrap() == before);
+    let changed = made["changed"].as_array().unwrap().iter();
+    let changed: Vec<(&str, &str)> = changed
+        .map(|file| (file["path"].as_str().unwrap(), file["how"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        changed,
+        [
+            ("config.ign", "added"),
+            ("readme.txt", "at the end"),
+            ("new/folder/file", "added")
+        ]
+    );
+    let to = folder.at("to");
+    tool(
+        "xorriso",
+        "xorriso",
+        &["-osirrox", "on", "-indev", &out, "-extract", "/", &to],
+    );
+    assert_eq!(
+        fs::read_to_string(format!("{to}/config.ign")).unwrap(),
+        "{\"ignition\": {}}"
+    );
+    for path in ["readme.txt", "new/folder/file"] {
+        assert!(
+            fs::read(format!("{to}/{path}")).unwrap() == pattern(9, 70_000),
+            "{path}"
+        );
+    }
+    for (path, content) in files().into_iter().filter(|(path, _)| *path != "readme.txt") {
+        assert!(fs::read(format!("{to}/{path}")).unwrap() == content, "{path}");
+    }
+
+    let x = folder.at("x.iso");
+    for (line, says) in [
+        (
+            format!("image patch {iso} --param a=b -o {x}"),
+            &[iso.as_str(), "no configuration of isolinux or GRUB"][..],
+        ),
+        (
+            format!("image patch {iso} --file {other}:boot -o {x}"),
+            &["\"boot\"", "no file"],
+        ),
+        (
+            format!("image patch {iso} --embed {other}:images/ignition.img -o {x}"),
+            &["images/ignition.img", "no file"],
+        ),
+        (
+            format!("image patch {iso} --embed {other}:readme.txt -o {x}"),
+            &["readme.txt", "has room for"],
+        ),
+        (
+            format!("image patch {other} --file {iso}:x -o {x}"),
+            &[other.as_str(), "no ISO 9660"],
+        ),
+        (
+            format!("image patch {iso} --file {other}:x --force -o {iso}"),
+            &[iso.as_str(), "would be replaced"],
+        ),
+        (
+            format!("image patch http://127.0.0.1/x.iso --file {other}:x -o {x}"),
+            &["download it"],
+        ),
+    ] {
+        let ran = farrier(words(&line));
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{line}");
+        assert!(
+            says.iter().all(|said| ran.stderr.contains(said)),
+            "{line}: {}",
+            ran.stderr
+        );
+        assert!(fs::metadata(&x).is_err(), "{line}");
+    }
+    let ran = farrier(words(&format!("image patch {iso} -o {x}")));
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--param <K=V>"), "{}", ran.stderr);
+}
+
 /// Runs a script with a file system of this kind mounted at the folder `at`, where only the script sees it.
 fn with_disk(at: &str, make: &str, package: &str, script: &str) -> Ran {
     let script = format!(
         "PATH=$PATH:/usr/sbin:/sbin
-         {{ disk=$(mktemp) && trap 'rm -f $disk' EXIT && truncate -s 400M $disk && {make} $disk && mount -o loop $disk {at}; }} || exit 97
+         {{ disk=$(mktemp) && trap 'rm -f $disk' EXIT && truncate -s 400M $disk && {make} $disk >&2 && mount -o loop $disk {at}; }} || exit 97
          {script}"
     );
     let output = Command::new("unshare")

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::run::{Folder, farrier, make, tool, words};
-use crate::share::pattern;
+use crate::share::{foreign_iso, pattern};
 
 /// A serving process; killed when the test ends, however it ends.
 pub(crate) struct Serving {
@@ -197,6 +197,22 @@ fn an_image_that_was_never_written_is_served_and_read_by_the_other_commands() {
     make(&format!("image floppy {line} --recipe {recipe}"));
     let again = Serving::start(&format!("image serve {recipe}"));
     assert!(ask(&again.url, "GET", &[("Range", "bytes=0-511")]).body == fs::read(&out).unwrap()[..512]);
+}
+
+#[test]
+fn a_patched_iso_is_served_without_being_written() {
+    let folder = Folder::new();
+    let iso = foreign_iso(&folder, &["-R"]);
+    let file = folder.write("file", "new");
+    let serving = Serving::start(&format!("image serve patch {iso} --file {file}:added"));
+    assert!(serving.url.ends_with(".iso"), "{}", serving.url);
+    let ran = farrier(["image", "cat", &serving.url, "added", "readme.txt"]);
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(0), "newhello\n"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub enum ConfigDriveError {
 /// Makes a config drive. JSON that is given as bytes is checked; what stays a source is taken as it is.
 pub fn config_drive(spec: &ConfigDriveSpec) -> Result<Layout, ConfigDriveError> {
     let meta_data = object("meta_data.json", Some(&spec.meta_data))?;
-    if meta_data.is_some_and(|meta_data| !meta_data["uuid"].as_str().is_some_and(|uuid| !uuid.is_empty())) {
+    if meta_data.is_some_and(|meta_data| meta_data["uuid"].as_str().is_none_or(str::is_empty)) {
         return Err(ConfigDriveError::NoUuid);
     }
     object("network_data.json", spec.network_data.as_ref())?;

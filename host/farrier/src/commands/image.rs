@@ -11,6 +11,7 @@ mod inspect;
 mod iso;
 mod ls;
 mod opened;
+mod patch;
 mod progress;
 mod remote;
 mod serve;
@@ -33,6 +34,8 @@ pub(crate) enum Command {
     Esp(Make<esp::Args>),
     /// Make a config drive, as FAT or as ISO
     ConfigDrive(Make<config_drive::Args>),
+    /// Make an ISO of an existing one, with parameters or files added
+    Patch(Make<patch::Args>),
     /// Tell what an image is: label, sizes, boot entries, partitions
     Inspect(inspect::Args),
     /// List what lies in an image
@@ -57,16 +60,30 @@ pub(crate) struct Make<S: clap::Args> {
 /// The options that say what an image is made of.
 trait Build {
     /// Opens the inputs, and lays the image out.
-    fn build(&self, inputs: &mut Inputs) -> Result<Layout>;
+    fn build(&self, inputs: &mut Inputs) -> Result<Built>;
 }
 
-impl<S: clap::Args + Build> Make<S> {
-    fn run(&self) -> Result<()> {
-        let out = Destination::open(&self.out)?;
-        let mut inputs = Inputs::beside(out.replaces());
-        let layout = self.spec.build(&mut inputs)?;
-        out.finish(&layout, &inputs)
+/// An image, laid out.
+struct Built {
+    layout: Layout,
+    /// What of an existing image was changed, to be told.
+    changed: Vec<serde_json::Value>,
+}
+
+impl From<Layout> for Built {
+    fn from(layout: Layout) -> Self {
+        Self {
+            layout,
+            changed: Vec::new(),
+        }
     }
+}
+
+fn make<S: clap::Args + Build>(args: &Make<S>) -> Result<()> {
+    let out = Destination::open(&args.out)?;
+    let mut inputs = Inputs::beside(out.replaces());
+    let built = args.spec.build(&mut inputs)?;
+    out.finish(&built, &inputs)
 }
 
 pub(super) async fn run(command: Command) -> Result<()> {
@@ -75,10 +92,11 @@ pub(super) async fn run(command: Command) -> Result<()> {
     }
     // Building, reading and writing images is blocking work from end to end.
     tokio::task::spawn_blocking(move || match command {
-        Command::Floppy(args) => args.run(),
-        Command::Iso(args) => args.run(),
-        Command::Esp(args) => args.run(),
-        Command::ConfigDrive(args) => args.run(),
+        Command::Floppy(args) => make(&args),
+        Command::Iso(args) => make(&args),
+        Command::Esp(args) => make(&args),
+        Command::ConfigDrive(args) => make(&args),
+        Command::Patch(args) => make(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),

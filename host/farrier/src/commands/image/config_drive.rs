@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use image::{ConfigDriveSpec, ConfigDriveVolume, Content, Layout};
+use image::{ConfigDriveSpec, ConfigDriveVolume, Content};
 
-use super::Build;
 use super::inputs::{Inputs, Placed};
+use super::{Build, Built};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 impl Build for Args {
-    fn build(&self, inputs: &mut Inputs) -> Result<Layout> {
+    fn build(&self, inputs: &mut Inputs) -> Result<Built> {
         let mut optional = |option, path: &Option<PathBuf>| -> Result<Option<Content>> {
             let path = path.as_deref();
             path.map(|path| Ok(inputs.small_file(option, path)?.into())).transpose()
@@ -42,7 +42,7 @@ impl Build for Args {
         let user_data = optional("--user-data", &self.user_data)?;
         let network_data = optional("--network-data", &self.network_data)?;
         let vendor_data = optional("--vendor-data", &self.vendor_data)?;
-        Ok(image::config_drive(&ConfigDriveSpec {
+        let drive = image::config_drive(&ConfigDriveSpec {
             meta_data: inputs.small_file("--meta-data", &self.meta_data)?.into(),
             user_data,
             network_data,
@@ -52,6 +52,7 @@ impl Build for Args {
                 true => ConfigDriveVolume::Iso,
                 false => ConfigDriveVolume::Fat { size: self.size },
             },
-        })?)
+        })?;
+        Ok(drive.into())
     }
 }

@@ -11,6 +11,7 @@ use image::{Layout, Recipe, WriteError, Written};
 use serde_json::json;
 use storage::{Existing, Unfinished};
 
+use super::Built;
 use super::inputs::Inputs;
 use super::progress::Progress;
 use crate::output::{self, Format, FormatArgs};
@@ -104,7 +105,8 @@ impl Destination {
     }
 
     /// Writes the image and says what was made. Beside an image on standard output, that goes to standard error.
-    pub(super) fn finish(self, layout: &Layout, inputs: &Inputs) -> Result<()> {
+    pub(super) fn finish(self, built: &Built, inputs: &Inputs) -> Result<()> {
+        let layout = &built.layout;
         let to_stdout = matches!(self.place, Some(Place::Stdout));
         let recipe = match &self.recipe {
             Some(_) => Some(Recipe::of(layout, &inputs.references)?.to_json()?),
@@ -125,11 +127,15 @@ impl Destination {
         let text = match self.format {
             Format::Json => {
                 let done = written.unwrap_or_default();
-                serde_json::to_string_pretty(&json!({
+                let mut told = json!({
                     "path": self.named, "recipe": self.recipe, "size": size, "digest": digest.to_string(),
                     "milliseconds": milliseconds, "cloned": done.cloned, "copied": done.copied, "written": done.written,
                     "holes": done.holes,
-                }))?
+                });
+                if !built.changed.is_empty() {
+                    told["changed"] = json!(built.changed);
+                }
+                serde_json::to_string_pretty(&told)?
             }
             Format::Table => {
                 let named = self
@@ -138,11 +144,16 @@ impl Destination {
                     .or(self.recipe.as_deref())
                     .unwrap_or(Path::new("-"));
                 let how = written.map(told).unwrap_or_default();
-                format!(
+                let mut text = format!(
                     "{}: {}, {digest}, made in {milliseconds} ms{how}",
                     named.display(),
                     output::bytes(size)
-                )
+                );
+                for changed in &built.changed {
+                    let field = |key: &str| changed[key].as_str().unwrap_or_default().to_owned();
+                    text.push_str(&format!("\n  {}: {}", field("path"), field("how")));
+                }
+                text
             }
         };
         if to_stdout {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use image::{EspSpec, Layout};
 
-use super::Build;
 use super::inputs::Inputs;
+use super::{Build, Built};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -24,14 +24,19 @@ pub(crate) struct Args {
 }
 
 impl Build for Args {
-    fn build(&self, inputs: &mut Inputs) -> Result<Layout> {
-        let mut files = Vec::new();
-        for (index, efi) in self.efi.iter().enumerate() {
-            let (from, to) = placed(efi, index == 0)?;
-            files.push((to, inputs.small_file("--efi", &from)?.into()));
-        }
-        Ok(image::esp(&EspSpec { files })?)
+    fn build(&self, inputs: &mut Inputs) -> Result<Built> {
+        Ok(of_binaries(&self.efi, inputs)?.into())
     }
+}
+
+/// An EFI system partition of binaries as `--efi` takes them.
+pub(super) fn of_binaries(binaries: &[String], inputs: &mut Inputs) -> Result<Layout> {
+    let mut files = Vec::new();
+    for (index, efi) in binaries.iter().enumerate() {
+        let (from, to) = placed(efi, index == 0)?;
+        files.push((to, inputs.small_file("--efi", &from)?.into()));
+    }
+    Ok(image::esp(&EspSpec { files })?)
 }
 
 /// A file and its path in the ESP.

@@ -1,10 +1,10 @@
 //! `farrier image floppy`.
 
 use anyhow::Result;
-use image::{FLOPPY_LABEL, FloppySpec, Layout};
+use image::{FLOPPY_LABEL, FloppySpec};
 
-use super::Build;
 use super::inputs::{Inputs, Placed, parameter};
+use super::{Build, Built};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -23,12 +23,13 @@ pub(crate) struct Args {
 }
 
 impl Build for Args {
-    fn build(&self, inputs: &mut Inputs) -> Result<Layout> {
-        Ok(image::floppy(&FloppySpec {
+    fn build(&self, inputs: &mut Inputs) -> Result<Built> {
+        let floppy = image::floppy(&FloppySpec {
             label: self.label.clone(),
             parameters: self.params.clone(),
             files: inputs.placed(&self.files)?,
             size: self.size,
-        })?)
+        })?;
+        Ok(floppy.into())
     }
 }

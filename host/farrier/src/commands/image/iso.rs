@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ArgGroup;
-use image::{BOOT_ISO_LABEL, BootFile, BootIsoSpec, FatVolume, Firmware, Layout, SourceFile, SourceSet as _};
+use image::{
+    BOOT_ISO_LABEL, BootFile, BootIsoSpec, FatVolume, Firmware, GRUB_CONFIG_PATH, Hybrid, SourceFile, SourceSet as _,
+};
 
-use super::Build;
 use super::inputs::{Inputs, Placed, parameter};
+use super::{Build, Built, esp};
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Mode {
@@ -17,7 +19,9 @@ enum Mode {
 }
 
 #[derive(clap::Args)]
-#[command(group(ArgGroup::new("boot loader").args(["isolinux", "esp"]).required(true).multiple(true)))]
+#[command(group(ArgGroup::new("boot loader").args(["isolinux", "grub_bios", "esp", "efi"]).required(true).multiple(true)))]
+#[command(group(ArgGroup::new("BIOS loader").args(["isolinux", "grub_bios"])))]
+#[command(group(ArgGroup::new("UEFI loader").args(["esp", "efi"])))]
 pub(crate) struct Args {
     /// Linux kernel
     #[arg(long, value_name = "FILE")]
@@ -31,9 +35,27 @@ pub(crate) struct Args {
     /// ldlinux.c32 of the same release; default: beside isolinux.bin, or where distributions put it
     #[arg(long, value_name = "FILE", requires = "isolinux")]
     ldlinux: Option<PathBuf>,
+    /// GRUB for BIOS, instead of isolinux: made by `grub-mkimage -O i386-pc-eltorito -p /boot/grub`
+    #[arg(long, value_name = "FILE")]
+    grub_bios: Option<PathBuf>,
     /// Image of an EFI system partition, for UEFI (`farrier image esp` makes one)
     #[arg(long, value_name = "FILE")]
     esp: Option<PathBuf>,
+    /// EFI binaries, to make the EFI system partition of: as `farrier image esp --efi` takes them
+    ///
+    /// For several architectures, one loader for each: BOOTX64.EFI, BOOTAA64.EFI and so on.
+    #[arg(long, value_name = "FILE[:PATH]", num_args = 1..)]
+    efi: Vec<String>,
+    /// Boots from a USB stick and from a disk too
+    #[arg(long)]
+    hybrid: bool,
+    /// What a BIOS runs from the stick (isohdpfx.bin, GRUB's boot_hybrid.img); default: that of the loader, where
+    /// distributions put it
+    #[arg(long, value_name = "FILE", requires = "BIOS loader")]
+    mbr: Option<PathBuf>,
+    /// Where GRUB looks for its configuration, besides /boot/grub/grub.cfg
+    #[arg(long, value_name = "PATH", default_value = GRUB_CONFIG_PATH)]
+    grub_config: String,
     /// A parameter on the kernel line; may be repeated
     #[arg(long = "param", value_name = "K=V", value_parser = parameter)]
     params: Vec<(String, String)>,
@@ -45,7 +67,7 @@ pub(crate) struct Args {
     label: String,
     /// Which firmware can boot it; default: what the boot loaders given allow
     #[arg(long, value_enum, requires_ifs = [
-        ("bios", "isolinux"), ("uefi", "esp"), ("both", "isolinux"), ("both", "esp"),
+        ("bios", "BIOS loader"), ("uefi", "UEFI loader"), ("both", "BIOS loader"), ("both", "UEFI loader"),
     ])]
     firmware: Option<Mode>,
     /// Another file or folder and its path in the ISO; may be repeated
@@ -54,11 +76,13 @@ pub(crate) struct Args {
 }
 
 impl Build for Args {
-    fn build(&self, inputs: &mut Inputs) -> Result<Layout> {
-        let firmware = match (self.firmware, &self.isolinux, &self.esp) {
-            (Some(Mode::Bios), ..) | (None, _, None) => Firmware::Bios,
-            (Some(Mode::Uefi), ..) | (None, None, Some(_)) => Firmware::Uefi,
-            (Some(Mode::Both), ..) | (None, Some(_), Some(_)) => Firmware::Both,
+    fn build(&self, inputs: &mut Inputs) -> Result<Built> {
+        let bios = self.isolinux.is_some() || self.grub_bios.is_some();
+        let uefi = self.esp.is_some() || !self.efi.is_empty();
+        let firmware = match (self.firmware, bios, uefi) {
+            (Some(Mode::Both), ..) | (None, true, true) => Firmware::Both,
+            (Some(Mode::Uefi), ..) | (None, false, _) => Firmware::Uefi,
+            (Some(Mode::Bios), ..) | (None, true, false) => Firmware::Bios,
         };
         let kernel = inputs.source("--kernel", &self.kernel)?;
         let ramdisk = inputs.source("--ramdisk", &self.ramdisk)?;
@@ -73,12 +97,45 @@ impl Build for Args {
                 spec.ldlinux = Some(inputs.small_file("--ldlinux", &ldlinux)?.into());
             }
         }
+        if let Some(grub) = &self.grub_bios {
+            spec.grub_bios = Some(BootFile::from(inputs.small_file("--grub-bios", grub)?));
+        }
+        spec.grub_config_path.clone_from(&self.grub_config);
+        if !self.efi.is_empty() {
+            spec.esp = Some(esp::of_binaries(&self.efi, inputs)?.into());
+        }
+        if self.hybrid || self.mbr.is_some() {
+            let mbr = self.mbr.clone().or_else(|| self.find_mbr());
+            let mbr = mbr.map(|mbr| inputs.small_file("--mbr", &mbr)).transpose()?;
+            spec.hybrid = Some(Hybrid { mbr });
+        }
         if let Some(path) = &self.esp {
             let esp = inputs.source("--esp", path)?;
             check_esp(inputs, &esp, path)?;
             spec.esp = Some(esp.into());
         }
-        Ok(image::boot_iso(&spec)?)
+        Ok(image::boot_iso(&spec)?.into())
+    }
+}
+
+impl Args {
+    /// The code that the loader's own release has for the first sector of a stick.
+    fn find_mbr(&self) -> Option<PathBuf> {
+        let places = match (&self.isolinux, &self.grub_bios) {
+            (Some(isolinux), _) => vec![
+                isolinux.with_file_name("isohdpfx.bin"),
+                // Fedora, RHEL and SUSE; Arch.
+                "/usr/share/syslinux/isohdpfx.bin".into(),
+                "/usr/lib/syslinux/bios/isohdpfx.bin".into(),
+            ],
+            (None, Some(grub)) => vec![
+                grub.with_file_name("boot_hybrid.img"),
+                "/usr/lib/grub/i386-pc/boot_hybrid.img".into(),
+                "/usr/share/grub2/i386-pc/boot_hybrid.img".into(),
+            ],
+            (None, None) => Vec::new(),
+        };
+        places.into_iter().find(|place| place.exists())
     }
 }
 

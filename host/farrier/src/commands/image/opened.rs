@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use image::{FileSource, Kind, Layout, Partition, Recipe, Source, SourceMap, partitions};
+use image::{Extent, FileSource, Kind, Layout, Partition, Recipe, Source, SourceMap, SourceSet as _, partitions};
 use model::Digest;
 use url::Url;
 
@@ -144,7 +144,8 @@ impl Source for Device {
 }
 
 fn open_recipe(path: &Path) -> Result<Opened> {
-    let (layout, inputs) = read_recipe(path)?;
+    let mut inputs = Inputs::default();
+    let layout = read_recipe(path, &mut inputs)?;
     Ok(Opened {
         name: path.display().to_string(),
         recipe: Some((layout.kind(), layout.digest())),
@@ -155,8 +156,39 @@ fn open_recipe(path: &Path) -> Result<Opened> {
     })
 }
 
+/// An image that lies in a file, or that a recipe stands for, as a layout of its own; its sources are among the inputs.
+pub(super) fn layout_of(path: &Path, inputs: &mut Inputs) -> Result<Layout> {
+    let named = path.display();
+    if path.to_string_lossy().contains("://") {
+        bail!("{named} is no file of this machine: download it, and name the file");
+    }
+    if is_recipe(path) {
+        return read_recipe(path, inputs);
+    }
+    let file = inputs.source("the image", path)?;
+    if file.len == 0 {
+        bail!("{named} is empty: that is no image");
+    }
+    let source = inputs.sources.open(&file.sha256)?;
+    if let Some(what) = looks_like(&*source) {
+        bail!("{named} is {what}");
+    }
+    let extent = Extent::Source {
+        sha256: file.sha256,
+        offset: 0,
+        len: file.len,
+    };
+    Ok(Layout::from_extents(Kind::Other, vec![extent])?)
+}
+
+fn is_recipe(path: &Path) -> bool {
+    let mut first = [0];
+    let is_file = path.metadata().is_ok_and(|found| found.is_file());
+    is_file && File::open(path).is_ok_and(|mut file| file.read_exact(&mut first).is_ok()) && first == *b"{"
+}
+
 /// Replays a recipe. The files that it names must still hold what it says.
-pub(super) fn read_recipe(path: &Path) -> Result<(Layout, Inputs)> {
+fn read_recipe(path: &Path, inputs: &mut Inputs) -> Result<Layout> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("could not open {shown}"))?;
     let mut json = Vec::new();
@@ -167,7 +199,6 @@ pub(super) fn read_recipe(path: &Path) -> Result<(Layout, Inputs)> {
     let layout = recipe
         .layout()
         .with_context(|| format!("the recipe {shown} cannot be replayed"))?;
-    let mut inputs = Inputs::default();
     let option = format!("of the recipe {shown}");
     for (sha256, origin) in recipe.sources() {
         let source = Path::new(&origin.reference);
@@ -183,7 +214,7 @@ pub(super) fn read_recipe(path: &Path) -> Result<(Layout, Inputs)> {
             );
         }
     }
-    Ok((layout, inputs))
+    Ok(layout)
 }
 
 /// An image of a recipe.
@@ -256,7 +287,7 @@ impl Opened {
                     // Its length stands nowhere: what firmware loads of it may be less, so it is what is left.
                     (Some(entry), None) => {
                         let rest = self.source.len().saturating_sub(entry.at);
-                        Ok(Self::of(name, Region::new(&self.source, [(entry.at, rest)])?))
+                        Ok(Self::of(name, Region::of(&self.source, [(entry.at, rest)])?))
                     }
                     (None, None) => bail!("{} has nothing that UEFI firmware boots", self.name),
                 }
@@ -270,7 +301,7 @@ impl Opened {
     }
 
     fn section(&self, partition: &Partition, name: String) -> Result<Self> {
-        let region = Region::new(&self.source, [(partition.at, partition.len)])
+        let region = Region::of(&self.source, [(partition.at, partition.len)])
             .with_context(|| format!("{name} lies outside the image, which may have been cut short"))?;
         Ok(Self::of(name, region))
     }
@@ -280,7 +311,7 @@ impl Opened {
         let entry = volume.find(path)?;
         let sections = volume.sections(&entry)?;
         let name = format!("{}, {}", self.name, entry.path);
-        Ok(Self::of(name, Region::new(&self.source, sections)?))
+        Ok(Self::of(name, Region::of(&self.source, sections)?))
     }
 }
 
@@ -293,7 +324,7 @@ struct Region {
 }
 
 impl Region {
-    fn new(image: &Arc<dyn Source>, sections: impl IntoIterator<Item = (u64, u64)>) -> Result<Arc<dyn Source>> {
+    fn of(image: &Arc<dyn Source>, sections: impl IntoIterator<Item = (u64, u64)>) -> Result<Arc<dyn Source>> {
         let mut starts = Vec::new();
         let mut total = 0u64;
         for (at, len) in sections {
@@ -355,7 +386,7 @@ mod tests {
     #[test]
     fn a_region_reads_across_its_sections_and_not_past_them() {
         let image: Arc<dyn Source> = Arc::new(MemorySource((0..100u8).collect::<Vec<_>>().into()));
-        let region = Region::new(&image, [(10, 5), (50, 0), (90, 10), (0, 3)]).unwrap();
+        let region = Region::of(&image, [(10, 5), (50, 0), (90, 10), (0, 3)]).unwrap();
         let wanted: Vec<u8> = (10..15).chain(90..100).chain(0..3).collect();
         assert_eq!(region.len(), 18);
         for start in 0..18 {
@@ -366,7 +397,7 @@ mod tests {
             }
         }
         assert!(region.read_at(18, &mut [0]).is_err());
-        assert!(Region::new(&image, [(95, 6)]).is_err());
-        assert!(Region::new(&image, [(u64::MAX, 6)]).is_err());
+        assert!(Region::of(&image, [(95, 6)]).is_err());
+        assert!(Region::of(&image, [(u64::MAX, 6)]).is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use api::listen::Limits;
-use image::{Kind, Layout, Source as _, SourceSet as _};
+use image::{Layout, Source as _};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use model::ArtefactName;
 use rand::RngExt as _;
@@ -20,9 +20,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::inputs::Inputs;
-use super::opened::{looks_like, read_recipe};
+use super::opened::layout_of;
 use super::progress::percent;
-use super::{Build as _, config_drive, esp, floppy, iso};
+use super::{Build as _, config_drive, esp, floppy, iso, patch};
 use crate::output::{self, Format, OutputArgs};
 
 /// How often readers are looked at.
@@ -71,6 +71,8 @@ enum Made {
     Esp(esp::Args),
     /// A config drive
     ConfigDrive(config_drive::Args),
+    /// An existing ISO with changes
+    Patch(patch::Args),
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -172,11 +174,12 @@ async fn watch(reads: &Reads, inputs: &Inputs, told: &mut Told, until: Option<In
 fn opened(made: Option<&Made>, file: Option<&Path>) -> Result<Image> {
     let mut inputs = Inputs::default();
     let (layout, named) = match (made, file) {
-        (Some(Made::Floppy(args)), _) => (args.build(&mut inputs)?, "a floppy".to_owned()),
-        (Some(Made::Iso(args)), _) => (args.build(&mut inputs)?, "a boot ISO".to_owned()),
-        (Some(Made::Esp(args)), _) => (args.build(&mut inputs)?, "an EFI system partition".to_owned()),
-        (Some(Made::ConfigDrive(args)), _) => (args.build(&mut inputs)?, "a config drive".to_owned()),
-        (None, Some(path)) => return of_file(path),
+        (Some(Made::Floppy(args)), _) => (args.build(&mut inputs)?.layout, "a floppy".to_owned()),
+        (Some(Made::Iso(args)), _) => (args.build(&mut inputs)?.layout, "a boot ISO".to_owned()),
+        (Some(Made::Esp(args)), _) => (args.build(&mut inputs)?.layout, "an EFI system partition".to_owned()),
+        (Some(Made::ConfigDrive(args)), _) => (args.build(&mut inputs)?.layout, "a config drive".to_owned()),
+        (Some(Made::Patch(args)), _) => (args.build(&mut inputs)?.layout, "a patched ISO".to_owned()),
+        (None, Some(path)) => (layout_of(path, &mut inputs)?, path.display().to_string()),
         (None, None) => bail!("name an image file, or say what to make"),
     };
     inputs.check_unchanged()?;
@@ -187,52 +190,6 @@ fn opened(made: Option<&Made>, file: Option<&Path>) -> Result<Image> {
         named,
         ending,
     })
-}
-
-fn of_file(path: &Path) -> Result<Image> {
-    let named = path.display().to_string();
-    if named.starts_with("http://") || named.starts_with("https://") {
-        bail!("{named} is served already: download it, and name the file");
-    }
-    let mut inputs = Inputs::default();
-    if is_recipe(path) {
-        let (layout, inputs) = read_recipe(path)?;
-        let ending = ending(&layout, &inputs);
-        return Ok(Image {
-            layout,
-            inputs,
-            named,
-            ending,
-        });
-    }
-    let file = inputs.source("the image", path)?;
-    if file.len == 0 {
-        bail!("{named} is empty: that is no image");
-    }
-    let source = inputs.sources.open(&file.sha256)?;
-    if let Some(what) = looks_like(&*source) {
-        bail!("{named} is {what}");
-    }
-    let extent = image::Extent::Source {
-        sha256: file.sha256,
-        offset: 0,
-        len: file.len,
-    };
-    let layout = Layout::from_extents(Kind::Other, vec![extent])?;
-    let ending = ending(&layout, &inputs);
-    Ok(Image {
-        layout,
-        inputs,
-        named,
-        ending,
-    })
-}
-
-fn is_recipe(path: &Path) -> bool {
-    use std::io::Read as _;
-    let mut first = [0];
-    let is_file = path.metadata().is_ok_and(|found| found.is_file());
-    is_file && std::fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut first).is_ok()) && first == *b"{"
 }
 
 /// BMCs tell a CD from a floppy or a disk by the end of the URL.
