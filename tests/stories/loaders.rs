@@ -54,22 +54,25 @@ async fn a_server_that_boots_uefi_is_refused_before_it_is_touched_where_the_site
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_boots_bios_is_refused_where_isolinux_is_not_installed() {
+async fn a_server_that_boots_bios_is_refused_where_isolinux_has_gone() {
     let site = Site::new(1).await;
     let mut settings = site.settings("alpha");
-    settings["images"]["isolinux"] = site.file("no-such-isolinux.bin").into();
-    let started = site.try_start(&settings).await;
-    let Ok(alpha) = started else {
-        // A site file that names a missing file is refused as a whole.
-        assert_says(&started.err().expect("it ended").log, &["no-such-isolinux.bin"]);
-        return;
-    };
+    let isolinux = site.file("short-lived-isolinux.bin");
+    std::fs::copy(site.file("isolinux.bin"), &isolinux).expect("a copy");
+    settings["images"]["isolinux"] = isolinux.as_str().into();
+    let alpha = site.start_with(&settings).await;
     let api = &alpha.api;
     let node = site.available(api, 0, "agent_ilo", "alpha").await;
+    std::fs::remove_file(&isolinux).expect("it was there");
     let refusal = api.ask_for(&node, "active").await.expect_err("it cannot boot");
     assert_says(
         &refusal.text,
-        &["boots BIOS (capability boot_mode)", "no-such-isolinux.bin"],
+        &["boots BIOS (capability boot_mode)", "short-lived-isolinux.bin"],
     );
     assert_eq!(site.done_to(0), [""; 0]);
+
+    // A site file that names what is not there is refused as a whole.
+    drop(alpha);
+    let said = site.refuses_to_start(&settings).await;
+    assert_says(&said, &["[images] isolinux", "short-lived-isolinux.bin"]);
 }

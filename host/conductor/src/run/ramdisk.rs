@@ -121,7 +121,11 @@ impl Worker {
     async fn image_progress(&mut self, record: &Record, command: &CommandStatus) -> Result<Progress, Trouble> {
         let progress = image_progress(command);
         if !matches!(progress, Ok(Progress::Running { .. }) | Err(Trouble::Retry { .. })) {
-            self.shared.hands.publications.release_instance_image(&record.node).await;
+            self.shared
+                .hands
+                .publications
+                .release_instance_image(&record.node)
+                .await;
         }
         progress
     }

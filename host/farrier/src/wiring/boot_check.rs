@@ -103,22 +103,18 @@ mod tests {
 
     use super::*;
 
-    /// Settings of a site whose boot loaders are these.
+    /// Settings of a site whose boot loaders are these. What a site file names is there when it is read; later it may be gone.
     fn images(esp: Option<&str>, isolinux: &str) -> Images {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("farrier.toml");
-        let esp = esp.map_or_else(String::new, |esp| format!("esp = {esp:?}\n"));
-        let text = format!(
-            "data-dir = {:?}\n[images]\nisolinux = {isolinux:?}\n{esp}",
-            folder.path()
-        );
-        std::fs::write(&file, text).unwrap();
-        let files = settings::Files {
-            site: Some(file),
-            ironic: Vec::new(),
+        let overrides = settings::Overrides {
+            data_dir: Some(folder.path().to_owned()),
+            ..settings::Overrides::default()
         };
-        let loaded = settings::Settings::load(&files, &settings::Overrides::default()).unwrap();
-        loaded.settings.images
+        let loaded = settings::Settings::load(&settings::Files::default(), &overrides).unwrap();
+        let mut images = loaded.settings.images;
+        images.esp = esp.map(|esp| Reference::File(esp.into()));
+        images.isolinux = isolinux.into();
+        images
     }
 
     #[test]
