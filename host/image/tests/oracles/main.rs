@@ -13,6 +13,7 @@ mod iso_hybrid;
 mod iso_large;
 mod iso_patch;
 mod iso_read;
+mod iso_recipes;
 
 use std::fs;
 use std::path::PathBuf;
