@@ -148,9 +148,9 @@ impl Talk<'_> {
         }
     }
 
-    /// Waits, unless the verb's time ends before; `false` then.
+    /// Waits, unless the verb's time would leave too little for a request afterwards; `false` then.
     pub(super) async fn pause(&self, time: Duration) -> bool {
-        let fits = Instant::now() + time < self.until;
+        let fits = Instant::now() + time + self.bmc.deadlines.least_window < self.until;
         if fits {
             sleep(time).await;
         }
