@@ -168,3 +168,61 @@ async fn a_file_bigger_than_allowed_is_refused() {
     assert!(matches!(error, SourceError::TooBig { max: 4, .. }), "{error}");
     assert_eq!(site.under_way(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_that_changes_its_mind_while_it_is_opened_never_leads_outside() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let site = Site::new();
+    let sources = site.sources();
+    let outside = site.folder.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("image"), "secret").unwrap();
+    let inside = site.files().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::write(inside.join("image"), "harmless").unwrap();
+    // A folder of the way, exchanged for a link to another folder and back, as fast as that goes.
+    let (way, link) = (site.files().join("way"), site.files().join("link"));
+    std::fs::rename(&inside, &way).unwrap();
+    std::os::unix::fs::symlink(&outside, &link).unwrap();
+    let stop = std::sync::Arc::new(AtomicBool::new(false));
+    let swapping = std::thread::spawn({
+        let (way, link, stop) = (way.clone(), link.clone(), std::sync::Arc::clone(&stop));
+        move || {
+            let mut swaps = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(rustix::fs::CWD, &way, rustix::fs::CWD, &link, exchange).unwrap();
+                swaps += 1;
+            }
+            swaps
+        }
+    });
+    let path = text(&way.join("image"));
+    let (mut harmless, mut refused) = (0, 0);
+    let begun = std::time::Instant::now();
+    while harmless + refused < 3000 || harmless == 0 || refused == 0 {
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(60),
+            "{harmless} and {refused}"
+        );
+        match sources.fetch(&path, None).await {
+            Ok(fetched) => {
+                assert_eq!(fetched.sha256, sha256(b"harmless"));
+                harmless += 1;
+            }
+            Err(SourceError::NotAllowed { .. } | SourceError::Read { .. } | SourceError::NotFound { .. }) => {
+                refused += 1
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    assert!(swapping.join().unwrap() > 0);
+    assert!(
+        sources
+            .entries()
+            .unwrap()
+            .iter()
+            .all(|entry| entry.sha256 != sha256(b"secret"))
+    );
+}
