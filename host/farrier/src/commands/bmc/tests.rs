@@ -83,11 +83,11 @@ async fn every_command_does_its_work_and_leaves_no_session() {
         &[
             "raw",
             "@",
-            "/redfish/v1/Managers/1/VirtualMedia/2/",
+            "/redfish/v1/Systems/1/",
             "--method",
             "patch",
             "--body",
-            r#"{"Oem":{"Hpe":{"BootOnNextServerReset":false}}}"#,
+            r#"{"Boot":{"BootSourceOverrideTarget":"Cd","BootSourceOverrideEnabled":"Once"}}"#,
         ],
     ] {
         lab.bmc(words)
