@@ -97,6 +97,7 @@ pub struct Conductor {
     /// down, or a BMC is checked: all of it together.
     pub prepare_timeout: Duration,
     /// How long a server may read nothing of what it was given to boot until its boot is repeated, once; `None` = it never is.
+    /// Nothing is known, and so nothing is repeated, where several conductors serve under one URL or a web server does.
     pub fetch_alarm: Option<Duration>,
     /// How long a server may take to reach the power state that it was asked for.
     pub power_timeout: Duration,

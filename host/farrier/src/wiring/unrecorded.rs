@@ -74,7 +74,7 @@ mod tests {
     use image::{Extent, Kind, Layout, NoSources};
     use model::{ArtefactKind, ArtefactName, Driver, Node, NodeId, Secret, Tenure};
     use nodes::{ArtefactRecord, Conductor, Sealer, SqliteStore};
-    use storage::{Backend, Publication, Reader, WebRoot};
+    use storage::{Publication, Reader, WebRoot};
 
     use super::*;
 
