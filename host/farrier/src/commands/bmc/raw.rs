@@ -62,7 +62,7 @@ async fn request(args: Args, format: Format) -> Result<()> {
         Format::Json => output::json(&json!({
             "status": reply.status,
             "headers": reply.headers,
-            "body": parsed.map_or_else(|| json!(reply.body), |body| body),
+            "body": parsed.unwrap_or_else(|| json!(reply.body)),
         }))?,
         Format::Table => match parsed {
             Some(body) => output::json(&body)?,
