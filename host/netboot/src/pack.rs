@@ -347,12 +347,20 @@ mod tests {
     proptest! {
         #[test]
         fn the_same_inputs_give_the_same_bytes_and_a_record_gives_the_same_pack(
-            arguments in "[a-z=,./ ]{0,40}",
+            arguments in prop_oneof![
+                "[a-z=,./ ]{0,40}",
+                prop::collection::vec(
+                    prop::sample::select(vec!["||", "&&", ";", "#x", "a=b", "\"a", "b\"", "${x}", "--", "x\\", "|", ":a"]),
+                    0..6,
+                )
+                .prop_map(|words| words.join(" ")),
+            ],
+            seconds in prop::option::of(1..100u64),
             macs in prop::collection::vec(any::<[u8; 6]>(), 1..9),
             lens in (1..1u64 << 40, 1..1u64 << 40),
         ) {
             let Ok(line) = KernelLine::new(&[], &arguments) else { return Ok(()) };
-            let pair = Pair { kernel: source(1, lens.0), ramdisk: source(2, lens.1), line, timeout: None };
+            let pair = Pair { kernel: source(1, lens.0), ramdisk: source(2, lens.1), line, timeout: seconds.map(Duration::from_secs) };
             let boot = Boot::Ramdisk(pair);
             let macs: Vec<_> = macs.into_iter().map(MacAddress::from).collect();
             let pack = Pack::new(node(), &macs, &boot).unwrap();
@@ -365,6 +373,9 @@ mod tests {
             for mac in macs {
                 prop_assert!(pack.range(&NetbootPath::Card(mac)).is_some());
             }
+            let script = pack.part(pack.range(&NetbootPath::Node(node(), NodeFile::Config)).unwrap()).unwrap();
+            let [Extent::Literal(script)] = script.extents() else { unreachable!() };
+            crate::script::grammar::assert_legal(std::str::from_utf8(script).unwrap());
         }
     }
 }

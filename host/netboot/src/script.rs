@@ -112,6 +112,76 @@ fn base(text: &str) -> Result<String, BaseUrlError> {
     Ok(text.to_owned())
 }
 
+/// iPXE's grammar, for tests: what every script of ours must be, whatever stands in it.
+#[cfg(test)]
+pub(crate) mod grammar {
+    use std::collections::BTreeSet;
+
+    /// What each command takes at least and at most, options and their values included; kernel lines are as long as they are.
+    const COMMANDS: [(&str, usize, usize); 12] = [
+        ("boot", 0, 0),
+        ("chain", 1, 2),
+        ("echo", 0, usize::MAX),
+        ("exit", 0, 1),
+        ("goto", 1, 1),
+        ("imgfree", 0, 0),
+        ("inc", 1, 2),
+        ("initrd", 1, 5),
+        ("iseq", 2, 2),
+        ("isset", 1, 1),
+        ("kernel", 1, usize::MAX),
+        ("sanboot", 1, 3),
+    ];
+    /// Those that end a script if they fail, so that the line has to say what follows.
+    const MAY_FAIL: [&str; 7] = ["boot", "chain", "initrd", "iseq", "isset", "kernel", "sanboot"];
+
+    /// Panics with the line that iPXE would not run as it was meant.
+    #[track_caller]
+    pub(crate) fn assert_legal(script: &str) {
+        let mut lines = script.split('\n');
+        assert_eq!(lines.next(), Some("#!ipxe"));
+        assert!(script.ends_with('\n') && script.is_ascii(), "{script}");
+        let (mut labels, mut targets) = (BTreeSet::new(), BTreeSet::new());
+        for line in lines.filter(|line| !line.is_empty()) {
+            assert!(
+                !line.ends_with('\\') && !line.contains(|c: char| c.is_control()),
+                "{line}"
+            );
+            if line.starts_with('#') {
+                continue;
+            }
+            if let Some(label) = line.strip_prefix(':') {
+                assert!(labels.insert(label) && !label.contains(' '), "{line}");
+                continue;
+            }
+            let words: Vec<_> = line.split_ascii_whitespace().collect();
+            assert!(
+                words.iter().all(|word| !word.starts_with('#')),
+                "a comment cuts: {line}"
+            );
+            let commands: Vec<_> = words.split(|word| ["||", "&&", ";"].contains(word)).collect();
+            for command in &commands {
+                let Some((name, arguments)) = command.split_first() else {
+                    continue;
+                };
+                if *name == "set" || *name == "sleep" {
+                    continue;
+                }
+                let known = COMMANDS.iter().find(|(known, ..)| known == name);
+                let (_, least, most) = known.unwrap_or_else(|| panic!("{name}: {line}"));
+                assert!((*least..=*most).contains(&arguments.len()), "{line}");
+                targets.extend((*name == "goto").then(|| arguments[0]));
+            }
+            let first = commands[0].first().copied().unwrap_or_default();
+            assert!(
+                !MAY_FAIL.contains(&first) || words.contains(&"||"),
+                "ends the script: {line}"
+            );
+        }
+        assert!(targets.is_subset(&labels), "{targets:?} are not all among {labels:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -120,11 +190,18 @@ mod tests {
     use image::SourceFile;
     use model::Sha256;
 
+    use super::grammar::assert_legal;
     use super::*;
     use crate::line::KernelLine;
 
     fn node() -> NodeId {
         "1be26c0b-03f2-4d2e-ae87-c02d7f33c123".parse().unwrap()
+    }
+
+    #[test]
+    fn scripts_are_legal_to_ipxe() {
+        assert_legal(&entry("http://[fd00::1]:6386/x").unwrap());
+        assert_legal(&disk(&node()));
     }
 
     #[test]
