@@ -63,7 +63,11 @@ async fn files_appear_under_their_names_readable_for_a_web_server_and_go_without
     assert!(!folder.holds(files.to_vec(), Arc::new(NoSources)).await.unwrap());
 
     std::fs::write(root.path().join("somebody-elses"), "x").unwrap();
-    std::fs::write(root.path().join("n1/.farrier-0123456789abcdef.part"), "of one that was killed").unwrap();
+    std::fs::write(
+        root.path().join("n1/.farrier-0123456789abcdef.part"),
+        "of one that was killed",
+    )
+    .unwrap();
     for _ in 0..2 {
         let ours = ["n1/config", "n1/kernel", "n2/never-there"].map(str::to_owned);
         folder.remove(ours.to_vec()).await.unwrap();
