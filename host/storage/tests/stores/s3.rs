@@ -183,7 +183,7 @@ async fn refusals_and_breaks_leave_neither_object_nor_unfinished_upload() {
     proxy.also("DELETE", "uploadId=", 99, Fault::Status(503));
     backend.publish(&iso, None).await.unwrap_err();
     proxy.clear();
-    assert_eq!(backend.names().await.unwrap().unwrap(), [iso.name.clone()]);
+    assert_eq!(backend.names().await.unwrap().unwrap(), std::slice::from_ref(&iso.name));
     backend.withdraw(&iso.name).await.unwrap();
     let start = std::time::Instant::now();
     while !bucket.objects().await.is_empty() {
