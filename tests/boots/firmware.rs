@@ -11,25 +11,40 @@ use crate::lab::{self, Lab, Machines};
 use crate::tool::{Folder, esp, iso_line, make};
 
 /// No boot may take longer, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 const MAC: &str = "52:54:00:fa:11:e1";
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Firmware {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Firmware {
     Bios,
     Uefi,
     /// UEFI that starts only what is signed.
     SecureBoot,
 }
 
+/// What the machine takes a boot ISO for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Medium {
+    Cd,
+    UsbDisk,
+    IdeDisk,
+}
+
 /// A QEMU process that ends with the test.
-struct Machine {
+pub(crate) struct Machine {
     child: Child,
     serial: std::path::PathBuf,
 }
 
 impl Machine {
-    fn boot(lab: &Lab, folder: &Folder, firmware: Firmware, iso: &str, floppy: &str) -> Self {
+    pub(crate) fn boot(
+        lab: &Lab,
+        folder: &Folder,
+        firmware: Firmware,
+        medium: Medium,
+        iso: &str,
+        floppy: &str,
+    ) -> Self {
         let serial = folder.path().join("serial");
         let mut command = Command::new(lab.file("QEMU"));
         for dir in lab.qemu_dirs() {
@@ -60,10 +75,24 @@ impl Machine {
             "ide.1"
         };
         let file = |node: &str, path: &str| {
-            format!("driver=raw,node-name={node},read-only=on,file.driver=file,file.filename={path}")
+            // QEMU's IDE disks are never write-protected.
+            let read_only = if node == "cd" && medium == Medium::IdeDisk {
+                "off"
+            } else {
+                "on"
+            };
+            format!("driver=raw,node-name={node},read-only={read_only},file.driver=file,file.filename={path}")
         };
         command.args(["-blockdev", &file("cd", iso)]);
-        command.args(["-device", &format!("ide-cd,drive=cd,bus={cd_bus},bootindex=1")]);
+        let device = match medium {
+            Medium::Cd => format!("ide-cd,drive=cd,bus={cd_bus},bootindex=1"),
+            Medium::IdeDisk => format!("ide-hd,drive=cd,bus={cd_bus},bootindex=1"),
+            Medium::UsbDisk => {
+                command.args(["-device", "qemu-xhci,id=sticks"]);
+                "usb-storage,drive=cd,bus=sticks.0,removable=on,bootindex=1".to_owned()
+            }
+        };
+        command.args(["-device", &device]);
         command.args(["-blockdev", &file("floppy", floppy)]);
         match Machines::asked() {
             Machines::Small | Machines::SecureBoot => command.args(["-device", "virtio-blk-pci,drive=floppy"]),
@@ -80,12 +109,12 @@ impl Machine {
         Self { child, serial }
     }
 
-    fn console(&self) -> String {
+    pub(crate) fn console(&self) -> String {
         console(&self.serial)
     }
 
     /// Waits until the ramdisk has said each of these.
-    fn says(&mut self, lines: &[&str]) {
+    pub(crate) fn says(&mut self, lines: &[&str]) {
         let began = Instant::now();
         loop {
             let console = self.console();
@@ -117,7 +146,7 @@ pub(crate) fn console(path: &Path) -> String {
 }
 
 /// An address that a guest can call, and the first line of each request that comes. It knows no node.
-fn conductor() -> (String, mpsc::Receiver<String>) {
+pub(crate) fn conductor() -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://10.0.2.2:{}", listener.local_addr().unwrap().port());
     let (sender, requests) = mpsc::channel();
@@ -148,7 +177,7 @@ fn boots(firmware: Firmware, lab: &Lab, folder: &Folder, esp: &Path) {
     ));
     let (url, requests) = conductor();
     make(&format!("image floppy --param ipa-api-url={url} -o {floppy}"));
-    let mut machine = Machine::boot(lab, folder, firmware, &iso, &floppy);
+    let mut machine = Machine::boot(lab, folder, firmware, Medium::Cd, &iso, &floppy);
     let name = if firmware == Firmware::Bios { "bios" } else { "uefi" };
     machine.says(&[
         &format!(", firmware {name} ["),
@@ -170,7 +199,7 @@ fn signed_boots(lab: &Lab, folder: &Folder, unsigned: &Path) {
     let (kernel, ramdisk) = Machines::asked().deploy_pair();
     make(&format!("{} -o {iso}", iso_line(lab, unsigned, kernel, ramdisk)));
     make(&format!("image floppy -o {floppy}"));
-    Machine::boot(lab, folder, Firmware::SecureBoot, &iso, &floppy).says(&["Access Denied"]);
+    Machine::boot(lab, folder, Firmware::SecureBoot, Medium::Cd, &iso, &floppy).says(&["Access Denied"]);
 
     let signed = folder.at("signed.img");
     let (shim, grub) = (lab.text("SHIM_EFI_SIGNED"), lab.text("GRUB_EFI_SIGNED"));

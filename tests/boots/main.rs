@@ -9,6 +9,7 @@
 mod deploy;
 mod firmware;
 mod floppy;
+mod hybrid;
 mod ipxe;
 mod iso;
 mod lab;
