@@ -228,12 +228,17 @@ fn user() -> String {
 
 /// nginx, serving a folder under /images/.
 pub(crate) struct Nginx {
-    _peer: Peer,
+    peer: Peer,
     /// Where it listens.
     pub(crate) port: u16,
 }
 
 impl Nginx {
+    /// The process that all of its others descend from.
+    pub(crate) fn pid(&self) -> u32 {
+        self.peer.child.id()
+    }
+
     pub(crate) fn start(root: &Path) -> Self {
         let template =
             std::fs::read_to_string(repository().join("tests/lab/nginx/nginx.conf")).expect("its configuration");
@@ -259,7 +264,7 @@ impl Nginx {
             let start = Instant::now();
             while start.elapsed() < Duration::from_secs(10) {
                 if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                    return Self { _peer: peer, port };
+                    return Self { peer, port };
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }

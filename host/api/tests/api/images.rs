@@ -455,3 +455,36 @@ async fn many_clients_read_at_once_and_all_get_the_same_bytes() {
     }
     assert_eq!(server.embedded.reads(&server.name).unwrap().bytes, 40 * 10 * 65_536);
 }
+
+/// The bench does the same with a thousand, and three thousand reads each.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_bmcs_at_once_lose_no_read_and_take_little_memory() {
+    let server = Arc::new(Server::start().await);
+    let mut clients = tokio::task::JoinSet::new();
+    for number in 0..200usize {
+        let server = server.clone();
+        clients.spawn(async move {
+            let mut client = server.connect().await;
+            for round in 0..100usize {
+                let start = (number * 31_337 + round * 104_729) % (server.bytes.len() - 2048);
+                let last = start + 2047;
+                let path = server.path();
+                let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nRange: bytes={start:020}-{last:020}\r\n\r\n");
+                let reply = client.ask(&request).await;
+                assert!(
+                    reply.status == 206 && reply.body == server.bytes[start..=last],
+                    "{start}"
+                );
+            }
+        });
+    }
+    clients.join_all().await;
+    assert_eq!(server.embedded.reads(&server.name).unwrap().requests, 200 * 100);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = peak.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(
+        kib < 300 << 10,
+        "{kib} KiB at the worst, clients and all other tests included"
+    );
+}

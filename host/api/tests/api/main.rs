@@ -17,4 +17,6 @@ mod own;
 #[cfg(test)]
 mod ports;
 #[cfg(test)]
+mod shapes;
+#[cfg(test)]
 mod states;
