@@ -63,7 +63,7 @@ async fn a_busy_hand_is_asked_again_until_it_takes_the_call() {
 async fn a_hand_that_stays_busy_fails_the_deployment_at_its_deadline_with_the_last_problem() {
     let site = Site::new();
     let mut config = Site::config("a");
-    config.timeouts.prepare = Duration::from_millis(400);
+    config.timeouts.prepare = Duration::from_secs(2);
     let _running = site.start(config).await;
     let id = site.node(S::Available, Driver::AgentIlo).await;
     site.world.fail("prepare-ramdisk", ErrorClass::Retry(None), 1000);
