@@ -20,7 +20,7 @@ packages=(
     xfsprogs btrfs-progs e2fsprogs
     isolinux syslinux-common ovmf grub-common grub-efi-amd64-bin grub-pc-bin busybox-static
     fdisk gdisk
-    python3-venv memcached nginx-light
+    python3-venv memcached nginx-light curl iproute2
     gzip xz-utils zstd qemu-utils
 )
 

@@ -225,8 +225,12 @@ impl Images {
     pub fn deploy(&self, arch: Option<&str>) -> Ramdisk<'_> {
         let own = self.of_arch(arch);
         Ramdisk {
-            kernel: own.and_then(|own| own.deploy_kernel.as_ref()).or(self.deploy_kernel.as_ref()),
-            ramdisk: own.and_then(|own| own.deploy_ramdisk.as_ref()).or(self.deploy_ramdisk.as_ref()),
+            kernel: own
+                .and_then(|own| own.deploy_kernel.as_ref())
+                .or(self.deploy_kernel.as_ref()),
+            ramdisk: own
+                .and_then(|own| own.deploy_ramdisk.as_ref())
+                .or(self.deploy_ramdisk.as_ref()),
         }
     }
 

@@ -42,6 +42,8 @@ mod openstack;
 mod oslo;
 mod plugins;
 mod problem;
+#[cfg(test)]
+mod reference;
 mod rooms;
 mod secret_file;
 mod section;

@@ -118,7 +118,9 @@ fn boot_interfaces(draft: &mut Draft<'_>) {
         let origin = draft.origin("DEFAULT", "enabled_boot_interfaces");
         let (known, strange): (Vec<_>, Vec<_>) = names.into_iter().partition(is_known);
         if known.is_empty() {
-            let message = format!("[DEFAULT] enabled_boot_interfaces names none that Farrier has: all of them are offered ({all})");
+            let message = format!(
+                "[DEFAULT] enabled_boot_interfaces names none that Farrier has: all of them are offered ({all})"
+            );
             draft.report.warning(origin, message);
         } else {
             if !strange.is_empty() {

@@ -137,6 +137,11 @@ fn ways_to_boot_that_farrier_has_not_are_passed_over() {
             ironic.conf:8: [DEFAULT] default_boot_interface = pxe is none that Farrier has (ilo-virtual-media, ilo-ipxe): nodes boot by virtual media where they say nothing"#]],
     );
     let none = format!("{SWIFT}[DEFAULT]\nenabled_boot_interfaces = ipxe,pxe\n");
-    warned(&none, expect!["ironic.conf:7: [DEFAULT] enabled_boot_interfaces names none that Farrier has: all of them are offered (ilo-virtual-media, ilo-ipxe)"]);
+    warned(
+        &none,
+        expect![
+            "ironic.conf:7: [DEFAULT] enabled_boot_interfaces names none that Farrier has: all of them are offered (ilo-virtual-media, ilo-ipxe)"
+        ],
+    );
     assert!(good(&none).settings.drivers.boot_interfaces.is_empty());
 }

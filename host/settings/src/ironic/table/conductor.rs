@@ -9,7 +9,7 @@ const TRAITS: &str = "there are no networks that traits choose";
 const HISTORY: &str = "a node's events are kept in bounds of their own";
 const LEASE: &str = "a lease says which conductors live: [conductor] heartbeat_timeout is read";
 const BALANCE: &str = "[conductor] workers_pool_size is read";
-const FORMATS: &str = "the agent checks the image that it writes";
+const FORMATS: &str = "an image is looked at before a disk is touched, whatever is set";
 const CONFIG_DRIVE: &str = "config drives are handed to the agent directly";
 const PERIODIC: &str = "waits end when they are over, not at the next look";
 const LESSEES: &str = "there are no lessees: who may call the API may use every node";
@@ -20,8 +20,10 @@ pub(super) const ROWS: &[Row] = &[
         .how("conductor.deploy-callback-timeout-s", "0 = 7 days, the longest wait"),
     read("conductor", "clean_callback_timeout", COUNT, Some("1800"))
         .how("conductor.clean-callback-timeout-s", "0 = 7 days"),
-    read("conductor", "rescue_callback_timeout", COUNT, Some("1800"))
-        .how("conductor.rescue-callback-timeout-s", "0 = 7 days"),
+    read("conductor", "rescue_callback_timeout", COUNT, Some("1800")).how(
+        "conductor.rescue-callback-timeout-s",
+        "0 = 7 days; rescue is not carried out by this release",
+    ),
     read("conductor", "inspect_wait_timeout", COUNT, Some("1800"))
         .called(&[former("conductor", "inspect_timeout")])
         .how("conductor.inspect-timeout-s", "0 = 7 days"),
@@ -181,12 +183,12 @@ pub(super) const ROWS: &[Row] = &[
     instead(
         "conductor",
         "require_rescue_password_hashed",
-        "rescue passwords are handed to the ramdisk as hashes only",
+        "this release does not carry out rescue",
     ),
     instead(
         "conductor",
         "rescue_password_hash_algorithm",
-        "rescue passwords are handed to the ramdisk as hashes only",
+        "this release does not carry out rescue",
     ),
     instead(
         "conductor",
@@ -207,8 +209,16 @@ pub(super) const ROWS: &[Row] = &[
     instead("conductor", "conductor_always_validates_images", FORMATS),
     instead("conductor", "disable_deep_image_inspection", FORMATS),
     instead("conductor", "disable_file_checksum", FORMATS),
-    instead("conductor", "disable_support_for_checksum_files", FORMATS),
-    instead("conductor", "disable_zstandard_decompression", FORMATS),
+    instead(
+        "conductor",
+        "disable_support_for_checksum_files",
+        "checksum files are taken",
+    ),
+    instead(
+        "conductor",
+        "disable_zstandard_decompression",
+        "packed images are unpacked",
+    ),
     instead("conductor", "configdrive_swift_container", CONFIG_DRIVE),
     instead("conductor", "configdrive_swift_temp_url_duration", CONFIG_DRIVE),
     instead("conductor", "disable_configdrive_check", CONFIG_DRIVE),

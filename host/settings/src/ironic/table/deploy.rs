@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Row] = &[
     instead(
         "deploy",
         "http_image_subdir",
-        "disk images are not copied: agents fetch them from image_source",
+        "images that an agent cannot fetch itself are served from the cache",
     ),
     instead(
         "deploy",
