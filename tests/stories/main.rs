@@ -22,6 +22,9 @@ mod interruptions;
 mod loaders;
 mod membership;
 mod netboot;
+mod object_stores;
+#[path = "../support/peers.rs"]
+mod peers;
 mod plugins;
 mod requests;
 mod secrets;

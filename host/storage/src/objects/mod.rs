@@ -120,8 +120,8 @@ impl ObjectBackend {
         }
     }
 
-    /// A recorded artefact that was delivered through this process, to be served here again; `None` if its recorded URL
-    /// is not ours to serve.
+    /// A recorded artefact that was delivered through a conductor, to be served here too; `None` if it was delivered by a
+    /// signed URL, which alone is to give access to it.
     pub fn recall(
         &self,
         name: &ArtefactName,
@@ -131,7 +131,8 @@ impl ObjectBackend {
         expires: Option<SystemTime>,
         reader: Reader,
     ) -> Option<Recalled> {
-        (self.relay.url(name) == *url).then(|| self.relayed(name, digest, size, expires, reader))
+        // A signed URL has a query, and none of ours has.
+        (!url.expose().contains('?')).then(|| self.relayed(name, digest, size, expires, reader))
     }
 
     fn relayed(
