@@ -19,6 +19,8 @@ part 30m env FARRIER_BOOTS=usb cargo test -p farrier --test boots -- firmware:: 
 part 20m env FARRIER_BOOTS=secure-boot cargo test -p farrier --test boots -- firmware::the_same_iso
 # The parsers of what BMCs say, on thousands of times as many made-up answers as in `make test`.
 part 20m env PROPTEST_CASES=200000 cargo test -p bmc --lib -- answer scan message scrub
+# The same of readers and patchers of images that anybody made.
+part 20m env PROPTEST_CASES=20000 cargo test -p image --lib -- damaged hostile any_bytes any_text
 for bench in host/*/benches tests/benches; do
     [ -d "$bench" ] || continue
     part 15m cargo bench -p "$(basename "$(dirname "$bench")")"

@@ -94,9 +94,8 @@ fn isos(folder: &Path) {
     fs::copy(ISOLINUX, input.join("isolinux/isolinux.bin")).expect("Debian package isolinux");
     fs::copy(LDLINUX, input.join("isolinux/ldlinux.c32")).expect("Debian package syslinux-common");
     let efi = File::create(input.join("efi.img")).expect("a file");
-    esp(&EspSpec { files: efi_binaries() })
-        .and_then(|esp| Ok(esp.write_to(&NoSources, &efi).expect("room")))
-        .expect("the spec is right");
+    let made = esp(&EspSpec { files: efi_binaries() }).expect("the spec is right");
+    made.write_to(&NoSources, &efi).expect("room");
 
     let spec = boot_spec(&input);
     let ready = median(1000, || boot_iso(&spec).expect("the spec is right").digest());

@@ -14,6 +14,9 @@ use crate::path::tree;
 const SYSTEM_AREA: u32 = 16;
 /// Files from this length on, and every source, start on a 4 KiB boundary.
 const ALIGN_FROM: u64 = 16 * 1024;
+/// Files from this length on start on a 64 KiB boundary: file systems with blocks that large (XFS on ARM servers) share them
+/// too, and where nothing is shared, the kernel copies a third faster.
+const ALIGN_MORE_FROM: u64 = 1 << 20;
 /// 2000-01-01 00:00:00 UTC, as descriptors hold it.
 const DATE: &[u8; 17] = b"2000010100000000\0";
 const NO_DATE: &[u8; 17] = b"0000000000000000\0";
@@ -202,7 +205,8 @@ fn place(tree: &Tree<'_>, order: &[usize], boot: Option<&Boot<'_>>) -> Result<(P
     for index in order.iter().copied() {
         let content = tree.files[index].content;
         if is_aligned(content) {
-            sectors.0 = sectors.0.next_multiple_of(2);
+            let boundary = if content.len() >= ALIGN_MORE_FROM { 32 } else { 2 };
+            sectors.0 = sectors.0.next_multiple_of(boundary);
         }
         places.files[index] = (sectors.take(content.len())?, content.len());
     }

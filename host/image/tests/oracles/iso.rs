@@ -155,6 +155,20 @@ fn xorriso_finds_both_boot_images_and_reads_every_file_back() {
 }
 
 #[test]
+fn grub_takes_the_configuration_whatever_legal_characters_the_parameters_have() {
+    let mut inputs = inputs(Firmware::Both);
+    inputs.spec.parameters = vec![
+        ("odd".into(), "$a${b};{c}|&d!~(e)[f]^*g@h+i=j:k%l<m>_n.o-p`q#r".into()),
+        ("-.x".into(), String::new()),
+    ];
+    inputs.spec.kernel_arguments = "}; echo {".into();
+    let image = write(&boot_iso(&inputs.spec).unwrap(), &inputs.sources);
+    let config = image.path.with_extension("cfg");
+    fs::write(&config, extract(&image, "/boot/grub/grub.cfg")).unwrap();
+    run("grub-common", "grub-script-check", &[config.to_str().unwrap()]);
+}
+
+#[test]
 fn one_firmware_alone_has_one_boot_image() {
     for (firmware, platform) in [(Firmware::Bios, "BIOS"), (Firmware::Uefi, "UEFI")] {
         let inputs = inputs(firmware);

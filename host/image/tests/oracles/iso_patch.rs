@@ -340,6 +340,9 @@ fn check_boot(maker: &str, before: &Written, image: &Written) {
         config.contains("quiet 'ipa-api-url=http://[2001:db8::1]:6385' console=ttyS0,115200\n"),
         "{maker}: {config}"
     );
+    let config = image.path.with_extension("cfg");
+    fs::write(&config, extract(image, "/boot/grub/grub.cfg", "any")).unwrap();
+    run("grub-common", "grub-script-check", &[config.to_str().unwrap()]);
     if maker.contains("GPT") {
         let verified = run("gdisk", "sgdisk", &["-v", image.path()]);
         assert!(verified.contains("No problems found"), "{maker}: {verified}");

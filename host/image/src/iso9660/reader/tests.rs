@@ -113,6 +113,10 @@ proptest! {
         prop_assert!(file.read_at(u64::MAX, &mut [0; 2]).is_err());
     }
 
+}
+
+// As many cases as PROPTEST_CASES asks for.
+proptest! {
     #[test]
     fn a_damaged_image_never_panics_and_never_hangs(
         files in files(),

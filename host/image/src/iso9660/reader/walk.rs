@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Extent, IsoEntry, IsoKind, IsoNames, IsoReadError, IsoSection, IsoVolume, Record, SystemUse, records};
 
 /// Entries of a whole volume that are listed; more is refused.
-const MAX_ENTRIES: usize = 500_000;
+const MAX_ENTRIES: usize = 200_000;
 /// Deepest directory that is followed.
 const MAX_DEPTH: usize = 64;
 /// Bytes of one directory.
@@ -15,7 +15,7 @@ const MAX_DIRECTORIES: u64 = 256 << 20;
 /// Continuations of all records together.
 const MAX_CONTINUATIONS: usize = 2 * MAX_ENTRIES;
 /// Bytes of all paths together: names of hostile length in hostile depth add up.
-const MAX_PATHS: usize = 256 << 20;
+const MAX_PATHS: usize = 64 << 20;
 
 /// What a walk over all directories has met.
 #[derive(Default)]
