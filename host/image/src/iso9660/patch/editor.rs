@@ -13,6 +13,9 @@ use super::{PatchError, PatchedHow};
 /// New content starts at multiples of this, so that materialising an image can reflink it.
 const ALIGN: u64 = 4096;
 
+/// What may come before the fields of Rock Ridge in a record: CD-ROM XA's own.
+const MAX_SKIP: usize = 14;
+
 /// Whose content a replacement changes where several paths lead to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sharing {
@@ -52,6 +55,11 @@ impl<'a> Editor<'a> {
         if volume.block() != SECTOR {
             return Err(PatchError::unsupported(
                 "its logical blocks have not the usual 2048 bytes",
+            ));
+        }
+        if volume.rock_ridge_skip().is_some_and(|skip| skip > MAX_SKIP) {
+            return Err(PatchError::unsupported(
+                "its Rock Ridge fields start where no record has room for more",
             ));
         }
         editor.refuse_other_hierarchies(&volume)?;

@@ -251,6 +251,28 @@ fn a_file_of_one_section_can_become_one_of_several_and_back() {
 }
 
 #[test]
+fn an_image_whose_records_have_no_room_is_refused() {
+    let mut base = plain(&Files::from([("a".to_owned(), vec![1])]));
+    let at = base
+        .bytes
+        .windows(6)
+        .position(|bytes| bytes == b"SP\x07\x01\xBE\xEF")
+        .unwrap();
+    base.bytes[at + 6] = 140;
+    let mut sources = SourceMap::default();
+    let sha256 = base.layout.sources()[0];
+    sources.insert(sha256, Arc::new(MemorySource(base.bytes.into())));
+    let patch = IsoPatch {
+        files: vec![("new/x".to_owned(), content(b"1"))],
+        ..IsoPatch::default()
+    };
+    assert!(matches!(
+        patch_iso(&base.layout, &sources, &patch),
+        Err(PatchError::Unsupported { .. })
+    ));
+}
+
+#[test]
 fn nothing_to_do_gives_the_same_image() {
     let base = bootable(false);
     let patched = patch_iso(&base.layout, &base.sources, &IsoPatch::default()).unwrap();
