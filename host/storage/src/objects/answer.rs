@@ -24,11 +24,14 @@ pub(crate) fn unusable(place: &str, error: OpenStackError) -> StorageError {
             action: "an answer",
             after,
         },
-        OpenStackError::Unauthorized { .. } => StorageError::Forbidden {
-            place,
-            remedy: error.to_string(),
-        },
         // The path of an object is a secret: who knows it may read the object where a URL is all it takes.
+        OpenStackError::Unauthorized { url, reason, who } => StorageError::Forbidden {
+            place,
+            remedy: format!(
+                "{} does not let us in ({reason}); check user, password and project of {who}",
+                origin(&url)
+            ),
+        },
         OpenStackError::Unreachable { url, reason } => StorageError::Unusable {
             place,
             reason: format!("{} could not be reached: {reason}", origin(&url)),

@@ -8,7 +8,11 @@ mod faults;
 #[cfg(test)]
 mod keystone;
 #[cfg(test)]
+mod killed;
+#[cfg(test)]
 mod large;
+#[cfg(test)]
+mod nginx;
 #[cfg(test)]
 #[path = "../../../../tests/support/peers.rs"]
 mod peers;
@@ -18,5 +22,7 @@ mod proxy;
 mod relay;
 #[cfg(test)]
 mod s3;
+#[cfg(test)]
+mod secrets;
 #[cfg(test)]
 mod swift;
