@@ -1,6 +1,10 @@
 //! Writes a boot ISO with a ramdisk of 512 MiB beside its sources, next to `cp`, xorriso and genisoimage on the same file
-//! system in the same run: `cargo bench -p image --bench materialise`. All take turns, since memory that was never used is slow
-//! on a virtual machine and whoever comes first would pay for it; each figure is the best and the median of seven rounds after a first one.
+//! system in the same run: `cargo bench -p image --bench materialise`, with names of file systems behind `--` for these
+//! alone.
+//!
+//! All take turns, since memory that was never used is slow on a virtual machine and whoever comes first would pay for it;
+//! each figure is the best and the median of seven rounds after a first one. The other tools do not wait for the disk, so
+//! they are compared with both of our times: until all is written, and until it is on the disk.
 //!
 //! The file systems are made in files and mounted where only this program sees them. Needs root, loop devices, and Debian's
 //! xfsprogs, btrfs-progs, e2fsprogs, xorriso, genisoimage and isolinux.
@@ -43,7 +47,10 @@ fn main() {
             &std::env::var(KIND).expect("set with the folder"),
         );
     }
-    for (kind, make) in KINDS {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let is_asked = |kind: &str| asked.iter().any(|asked| asked == kind);
+    let all = !KINDS.iter().any(|(kind, _)| is_asked(kind));
+    for (kind, make) in KINDS.into_iter().filter(|(kind, _)| all || is_asked(kind)) {
         let folder = tempfile::tempdir().expect("a folder");
         let script = format!(
             "PATH=$PATH:/usr/sbin:/sbin
@@ -167,16 +174,16 @@ fn measure(folder: &Path, kind: &str) {
     );
     for (((name, _), theirs), memory) in commands.iter().zip(&figures[2..]).zip(memory) {
         println!(
-            "  {name}: {}; {:.1} and {:.1} times ours on the disk; peak memory {} MiB",
+            "  {name}: {}; medians {:.1} times ours until written, {:.1} times ours on the disk; peak memory {} MiB",
             both(*theirs),
-            theirs[0] / on_disk[0],
+            theirs[1] / written_only[1],
             theirs[1] / on_disk[1],
             memory >> 10
         );
     }
     match kind {
-        "ext4" => println!("  promised: at most half of xorriso's time"),
-        _ => println!("  promised: at most 20 ms"),
+        "ext4" => println!("  promised: written in at most half of xorriso's time"),
+        _ => println!("  promised: on the disk in at most 20 ms"),
     }
 }
 

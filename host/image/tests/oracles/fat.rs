@@ -121,32 +121,37 @@ fn fat_volumes_of_every_type_are_clean_and_hold_what_they_were_given() {
 }
 
 #[test]
-fn a_large_source_in_a_disk_shaped_volume_lies_on_a_4k_boundary() {
-    let big = pattern(1, 100_000);
-    let files = vec![("x".into(), pattern(2, 10).into()), ("y".into(), source(&big).into())];
-    for size in [1 << 20, 4 << 20, 9 << 20, 64 << 20, 700 << 20] {
-        let spec = FatSpec {
-            label: "ESP".into(),
-            files: files.clone(),
-            size: Some(size),
-            shape: FatShape::Disk,
-        };
-        let layout = fat(&spec).unwrap();
-        let mut at = 0;
-        let start = layout.extents().iter().find_map(|extent| {
-            let start = at;
-            at += extent.len();
-            matches!(
-                extent,
-                image::Extent::Source {
-                    offset: 0,
-                    len: 100_000,
-                    ..
-                }
-            )
-            .then_some(start)
-        });
-        assert_eq!(start.expect("the source is one extent") % 4096, 0, "{size}");
+fn a_large_source_lies_on_a_boundary_that_file_systems_share_blocks_at() {
+    for (len, boundary) in [(100_000, 4096), (2_000_000, 65_536)] {
+        let big = pattern(1, len);
+        let files = vec![("x".into(), pattern(2, 10).into()), ("y".into(), source(&big).into())];
+        for (shape, size) in [
+            (FatShape::Disk, 4 << 20),
+            (FatShape::Disk, 9 << 20),
+            (FatShape::Floppy, 9 << 20),
+            (FatShape::Disk, 64 << 20),
+            (FatShape::Disk, 700 << 20),
+        ] {
+            let spec = FatSpec {
+                label: "ESP".into(),
+                files: files.clone(),
+                size: Some(size),
+                shape,
+            };
+            let layout = fat(&spec).unwrap();
+            let mut at = 0;
+            let start = layout.extents().iter().find_map(|extent| {
+                let start = at;
+                at += extent.len();
+                let is_whole = matches!(extent, image::Extent::Source { offset: 0, .. }) && extent.len() == len as u64;
+                is_whole.then_some(start)
+            });
+            assert_eq!(
+                start.expect("the source is one extent") % boundary,
+                0,
+                "{len} in {size}"
+            );
+        }
     }
 }
 
