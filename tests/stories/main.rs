@@ -19,6 +19,7 @@ mod envelope;
 mod full_disk;
 mod image_server;
 mod interruptions;
+mod ironic_settings;
 mod loaders;
 mod membership;
 mod netboot;
