@@ -449,3 +449,52 @@ fn a_change_in_place_is_the_file_with_those_bytes_changed_by_hand() {
         assert_eq!(patched.layout.sources().len(), 2, "{maker}");
     }
 }
+
+#[test]
+fn a_rescue_image_of_grub_is_patched_and_stays_the_disk_that_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir_all(root.join("boot/grub")).unwrap();
+    fs::write(root.join("boot/grub/grub.cfg"), GRUB).unwrap();
+    fs::write(root.join("boot/vmlinuz"), pattern(1, 300_000)).unwrap();
+    let out = dir.path().join("image.iso");
+    run(
+        "grub-common",
+        "grub-mkrescue",
+        &["-o", out.to_str().unwrap(), root.to_str().unwrap()],
+    );
+    let base = base(&out);
+    let before = write(&base.layout, &base.sources);
+    let patch = IsoPatch {
+        files: vec![("config/big.img".to_owned(), pattern(5, 3_000_000).into())],
+        kernel_arguments: "added=1".to_owned(),
+        ..IsoPatch::default()
+    };
+    let patched = patch_iso(&base.layout, &base.sources, &patch).unwrap();
+    let image = write(&patched.layout, &base.sources);
+    let verified = run("gdisk", "sgdisk", &["-v", image.path()]);
+    let verified_before = run("gdisk", "sgdisk", &["-v", before.path()]);
+    assert_eq!(
+        verified.contains("No problems found"),
+        verified_before.contains("No problems found"),
+        "{verified}"
+    );
+    let found = all_files(&image, "any");
+    let mut expected = all_files(&before, "any");
+    expected.insert("config/big.img".to_owned(), pattern(5, 3_000_000).to_vec());
+    expected.insert(
+        "boot/grub/grub.cfg".to_owned(),
+        GRUB.replace("quiet", "quiet added=1").into(),
+    );
+    assert!(found == expected);
+    let system = |image: &Written| {
+        let report = run(
+            "xorriso",
+            "xorriso",
+            &["-indev", image.path(), "-report_system_area", "plain"],
+        );
+        let lines = report.lines().filter(|line| line.starts_with("System area summary"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(system(&image), system(&before));
+}
