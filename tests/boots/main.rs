@@ -13,11 +13,11 @@ mod hybrid;
 mod ipxe;
 mod iso;
 mod lab;
+#[path = "../support/peers.rs"]
+mod peers;
 #[path = "../images/run.rs"]
 mod run;
 mod site;
-#[path = "../support/peers.rs"]
-mod peers;
 mod take_over;
 mod tool;
 mod trouble;

@@ -82,8 +82,9 @@ fn lab() -> Vec<(String, String)> {
 }
 
 /// Pages with commands, each a test below.
-const RUN: [&str; 7] = [
+const RUN: [&str; 8] = [
     "from-ironic.md",
+    "images.md",
     "ipxe.md",
     "ironic-conf.md",
     "s3.md",
@@ -167,6 +168,11 @@ fn farrier_starts_in_ironics_place_and_leaves_it() {
 #[test]
 fn a_web_server_serves_images() {
     run("web-server.md");
+}
+
+#[test]
+fn images_are_made_read_changed_and_served_by_hand() {
+    run("images.md");
 }
 
 #[test]

@@ -199,6 +199,41 @@ fn an_image_that_was_never_written_is_served_and_read_by_the_other_commands() {
     assert!(ask(&again.url, "GET", &[("Range", "bytes=0-511")]).body == fs::read(&out).unwrap()[..512]);
 }
 
+/// On a terminal each reader has a bar, and what it has read stands there at the end.
+#[test]
+fn a_terminal_shows_a_bar_for_each_reader() {
+    let folder = Folder::new();
+    let content = pattern(1, 3_000_000);
+    let (image, seen) = (folder.write("x.img", &content), folder.at("seen"));
+    let farrier = env!("CARGO_BIN_EXE_farrier");
+    let line = format!("{farrier} image serve {image} --listen 127.0.0.1:0 --for 60s");
+    let mut terminal = Command::new("script")
+        .args(["-qfec", &line, &seen])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("script is needed (Debian package bsdutils): {error}"));
+    let deadline = Instant::now() + Duration::from_secs(50);
+    let mut wait_for = |wanted: &dyn Fn(&str) -> Option<String>| loop {
+        let text = String::from_utf8_lossy(&fs::read(&seen).unwrap_or_default()).into_owned();
+        if let Some(found) = wanted(&text) {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let url = wait_for(&|text| {
+        let line = text.lines().find(|line| line.starts_with("http://127.0.0.1:"))?;
+        line.trim_end().ends_with(".img").then(|| line.trim_end().to_owned())
+    });
+    assert!(ask(&url, "GET", &[("Range", "bytes=0-1499999")]).body == content[..1_500_000]);
+    wait_for(&|text| text.contains("50 % read, 1.4 MiB in 1 requests").then(String::new));
+    assert!(ask(&url, "GET", &[]).body == content);
+    wait_for(&|text| text.contains("100 % read, 4.2 MiB in 2 requests").then(String::new));
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+}
+
 #[test]
 fn a_patched_iso_is_served_without_being_written() {
     let folder = Folder::new();

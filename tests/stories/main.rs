@@ -17,6 +17,7 @@ mod deploying;
 mod disk_images;
 mod envelope;
 mod full_disk;
+mod image_listener;
 mod image_server;
 mod interruptions;
 mod ironic_settings;

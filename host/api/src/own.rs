@@ -31,6 +31,10 @@ fn artefact(state: &ApiState, record: &ArtefactRecord) -> farrier::Artefact {
         published_at: time::text(record.published_at).unwrap_or_default(),
         expires: record.expires.and_then(time::text),
         bytes_read: reads.map(|reads| reads.bytes),
+        read_percent: state
+            .embedded
+            .as_ref()
+            .and_then(|embedded| embedded.read_percent(&record.name)),
         reads: reads.map(|reads| reads.requests),
         last_read_at: reads.and_then(|reads| reads.last).and_then(time::text),
         last_read_by: reads.and_then(|reads| reads.by).map(|by| by.to_canonical().to_string()),

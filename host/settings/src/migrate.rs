@@ -259,7 +259,8 @@ mod tests {
         std::fs::create_dir(&secrets).unwrap();
         let base = prop::sample::select(vec![CREDENTIALS, WEB]);
         let cases = (base, prop::collection::vec(assignment(), 0..12), site());
-        let mut runner = TestRunner::new(Config::with_cases(400));
+        let cases_asked = std::env::var("PROPTEST_CASES").map_or(400, |cases| cases.parse().unwrap());
+        let mut runner = TestRunner::new(Config::with_cases(cases_asked));
         let good = std::cell::Cell::new(0);
         let outcome = runner.run(&cases, |(base, assignments, site)| {
             let ironic = folder.path().join("ironic.conf");

@@ -138,6 +138,12 @@ impl Embedded {
         table.served.get(name).map(|served| served.reads.count())
     }
 
+    /// How much of an artefact somebody has read through this process, in percent; `None` as for [`Embedded::reads`].
+    pub fn read_percent(&self, name: &ArtefactName) -> Option<u8> {
+        let table = self.0.table();
+        table.served.get(name).map(|served| served.reads.percent(served.size))
+    }
+
     /// Counts of every artefact that is served here, for metrics.
     pub fn all_reads(&self) -> Vec<(ArtefactName, u64, ReadCount)> {
         let table = self.0.table();

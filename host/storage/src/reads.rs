@@ -117,6 +117,15 @@ impl Reads {
         self.lock().all
     }
 
+    /// How much of an image of `size` bytes the reader who has come furthest has read at least once, in percent: 100 only once
+    /// it has read all of it.
+    pub fn percent(&self, size: u64) -> u8 {
+        let table = self.lock();
+        let most = table.clients.values().map(ClientReads::different).max().unwrap_or_default();
+        let percent = u128::from(most.min(size)) * 100 / u128::from(size.max(1));
+        u8::try_from(percent).unwrap_or(100)
+    }
+
     /// How it stands with each reader; the first 256 are told apart.
     pub fn clients(&self) -> Vec<(IpAddr, ClientReads)> {
         let table = self.lock();
@@ -152,6 +161,18 @@ mod tests {
             let different = counts.clients().first().map_or(0, |(_, reads)| reads.different());
             prop_assert_eq!(different, read.len() as u64);
         }
+    }
+
+    #[test]
+    fn progress_counts_what_one_reader_has_read_once_and_is_whole_at_the_last_byte() {
+        let counts = Reads::default();
+        assert_eq!(counts.percent(1000), 0);
+        for (by, end, percent) in [(1, 500, 50), (1, 500, 50), (2, 400, 50), (1, 999, 99), (1, 1000, 100)] {
+            let bytes = if end == 1000 { 1 } else { end };
+            counts.sent(bytes, end, client(by), SystemTime::UNIX_EPOCH);
+            assert_eq!(counts.percent(1000), percent, "{by} {end}");
+        }
+        assert_eq!(Reads::default().percent(0), 0);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Artefact {
     pub expires: Option<String>,
     /// Bytes that were read of it through this conductor; null where this conductor has not served it.
     pub bytes_read: Option<u64>,
+    /// How much of it one reader has read at least once through this conductor, 0–100.
+    pub read_percent: Option<u8>,
     /// Requests that were answered with bytes.
     pub reads: Option<u64>,
     /// When it was read last.

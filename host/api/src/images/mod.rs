@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, he
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use storage::serve::{Answer, Conditions, answer};
-use storage::{Embedded, RecallError, Served};
+use storage::{Content, Embedded, RecallError, Served};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -64,11 +64,7 @@ async fn respond<B>(
         Ok(None) => return plain(StatusCode::NOT_FOUND, "there is no image of that name"),
         Err(error) => {
             tracing::warn!(from = %reader, %error, "could not look up an artefact that is asked for");
-            let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "try again");
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            return response;
+            return later();
         }
     };
     let headers = request.headers();
@@ -98,6 +94,10 @@ async fn respond<B>(
         // The first block is read before the head goes out, so that a lost source is an error and no broken answer.
         if let Err(reason) = body.prime().await {
             tracing::error!(artefact = %name, %reason, "an artefact cannot be read");
+            if matches!(served.content, Content::Remote(_)) {
+                // The store may be back in a moment; a BMC that asks again then goes on.
+                return later();
+            }
             return plain(StatusCode::INTERNAL_SERVER_ERROR, "the image cannot be read");
         }
     }
@@ -128,6 +128,13 @@ fn head(answer: Answer, body: ImageBody) -> Response<ImageBody> {
             response.headers_mut().insert(HeaderName::from_static(name), value);
         }
     }
+    response
+}
+
+fn later() -> Response<ImageBody> {
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "try again");
+    let soon = HeaderValue::from_static("1");
+    response.headers_mut().insert(header::RETRY_AFTER, soon);
     response
 }
 

@@ -105,6 +105,7 @@ async fn progress_tells_step_wish_and_bytes_that_were_read_but_never_the_url() {
     let floppy = &progress["artefacts"][0];
     assert_eq!((&floppy["kind"], &floppy["size"]), (&json!("floppy"), &json!(4096)));
     assert_eq!((&floppy["bytes_read"], &floppy["reads"]), (&json!(1024), &json!(1)));
+    assert_eq!(floppy["read_percent"], 25);
     assert_eq!(floppy["last_read_by"], "192.0.2.10");
     assert!(!reply.text.contains(name.expose()));
     for path in ["/farrier/v1/artefacts", "/farrier/v1/artefacts?node=n1"] {

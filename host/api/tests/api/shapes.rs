@@ -400,6 +400,58 @@ async fn every_shape_reads_every_image_byte_for_byte_over_tls() {
     check(true).await;
 }
 
+/// A store that is away.
+struct Away;
+
+#[async_trait]
+impl Remote for Away {
+    async fn read(&self, _: Range<u64>) -> std::io::Result<BoxStream<'static, std::io::Result<Bytes>>> {
+        Err(std::io::Error::other("the store is away"))
+    }
+}
+
+struct OfAway;
+
+#[async_trait]
+impl Recall for OfAway {
+    async fn recall(&self, _: &ArtefactName) -> Result<Option<Recalled>, RecallError> {
+        Ok(Some(Recalled {
+            content: Content::Remote(Arc::new(Away)),
+            digest: Layout::from_extents(Kind::BootIso, vec![Extent::Zero(9)]).unwrap().digest(),
+            size: 9,
+            expires: None,
+            reader: Reader::default(),
+        }))
+    }
+
+    async fn standing(&self, _: &ArtefactName) -> Result<Standing, RecallError> {
+        Ok(Standing::Recorded(None))
+    }
+}
+
+#[tokio::test]
+async fn while_the_store_of_a_relayed_image_is_away_bmcs_are_told_to_come_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let embedded = Embedded::new(EmbeddedConfig {
+        base_url: format!("http://{address}"),
+        recall: Arc::new(OfAway),
+    })
+    .unwrap();
+    let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
+    tokio::spawn(api::images::serve(listener, Limits::images(None), embedded, stop));
+    let mut client = Client {
+        stream: Box::new(TcpStream::connect(address).await.unwrap()),
+        buffer: Vec::new(),
+    };
+    let path = name(1, "iso");
+    let head = client.ask(&format!("HEAD /{} HTTP/1.1\r\nHost: x\r\n\r\n", path.expose())).await;
+    assert_eq!((head.status, head.header("Content-Length")), (200, Some("9")));
+    let get = client.ask(&format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", path.expose())).await;
+    assert_eq!((get.status, get.header("Retry-After")), (503, Some("1")));
+}
+
 #[tokio::test]
 async fn an_image_for_one_bmc_is_answered_to_nobody_else_as_if_it_were_not_there() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -17,7 +17,8 @@ use runtime::live::Readers as _;
 use runtime::live::SiteBackend;
 use sources::Sources;
 use storage::{
-    Backend, Embedded, ObjectBackend, Part, Publication, Published, Reader, Recall, RecallError, Recalled, Renewal, Standing,
+    Backend, Embedded, ObjectBackend, Part, Publication, Published, Reader, Recall, RecallError, Recalled, Renewal,
+    Standing,
 };
 
 use super::errors::{fail, of_bmc, of_storage, of_store, with_causes};
@@ -85,7 +86,10 @@ impl PublicationWiring {
 
     async fn look_at(&self, record: &ArtefactRecord) -> UrlState {
         let mut reply = self.http.head(record.url.expose()).timeout(LOOK).send().await;
-        if reply.as_ref().is_ok_and(|reply| reply.status() == reqwest::StatusCode::FORBIDDEN) {
+        if reply
+            .as_ref()
+            .is_ok_and(|reply| reply.status() == reqwest::StatusCode::FORBIDDEN)
+        {
             // A presigned URL is good for GET alone.
             let get = self.http.get(record.url.expose()).header("range", "bytes=0-0");
             reply = get.timeout(LOOK).send().await;

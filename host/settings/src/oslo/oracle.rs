@@ -17,8 +17,13 @@ use super::lookup::Conf;
 use super::option::{Kind, Opt, Other, Why};
 use super::parse::Value;
 
-/// Generated sets of files, each asked about every option.
-const CASES: usize = 600;
+/// Generated sets of files, each asked about every option: always the same, or as many others as PROPTEST_CASES says.
+fn generated() -> (usize, TestRunner) {
+    match std::env::var("PROPTEST_CASES") {
+        Ok(cases) => (cases.parse().unwrap(), TestRunner::default()),
+        Err(_) => (600, TestRunner::deterministic()),
+    }
+}
 
 const fn opt(group: &'static str, name: &'static str, kind: Kind, default: Option<&'static str>) -> Opt {
     Opt {
@@ -356,8 +361,8 @@ fn line() -> impl Strategy<Value = String> {
 fn what_is_generated_means_the_same_to_oslo_config() {
     let text = prop::collection::vec(line(), 0..14).prop_map(|lines| format!("[DEFAULT]\n{}\n", lines.join("\n")));
     let several = prop::collection::vec(text, 1..4);
-    let mut runner = TestRunner::deterministic();
-    let cases: Vec<Vec<String>> = (0..CASES)
+    let (count, mut runner) = generated();
+    let cases: Vec<Vec<String>> = (0..count)
         .map(|_| several.new_tree(&mut runner).unwrap().current())
         .collect();
     compare(OPTIONS, &cases);

@@ -1,9 +1,10 @@
 //! Files that nobody wrote by hand.
 
 use expect_test::expect;
-use settings::Settings;
+use proptest::prelude::*;
+use settings::{Secrets, Settings};
 
-use crate::{Folder, SWIFT, load};
+use crate::{Folder, SWIFT, load, machine, sample};
 
 #[test]
 fn files_without_end_and_of_other_kinds_are_refused() {
@@ -69,4 +70,107 @@ fn a_chain_of_references_ends_somewhere() {
     }
     let error = load(&chain).unwrap_err().to_string();
     assert!(error.contains("deep"), "{error}");
+}
+
+/// Whole files as operators have them.
+const SAMPLES: [&str; 5] = [
+    "standalone.conf",
+    "swift.conf",
+    "former.conf",
+    "spec-names.conf",
+    "pxe-names.conf",
+];
+
+/// A text with some of it taken out and something else put in, again and again.
+fn damaged(text: String) -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just(String::new()),
+        ".{0,8}",
+        prop::sample::select(vec![
+            "[",
+            "]",
+            "=",
+            ":",
+            "$",
+            "${",
+            "}",
+            "\n",
+            "\n ",
+            "\r",
+            "'",
+            "\"",
+            "#",
+            "$host",
+            "${ilo.client_port}",
+            "%default%",
+            "-1",
+            "99999999999999999999",
+            "true",
+            "[ilo]\n",
+            "[[backend]]\n",
+            "{",
+            ",",
+            "\u{0}",
+            "é",
+            "inf",
+        ])
+        .prop_map(str::to_owned),
+    ];
+    let edit = (any::<prop::sample::Index>(), 0..12usize, piece);
+    prop::collection::vec(edit, 1..8).prop_map(move |edits| {
+        let mut chars: Vec<char> = text.chars().collect();
+        for (at, gone, piece) in edits {
+            let at = at.index(chars.len() + 1);
+            let end = (at + gone).min(chars.len());
+            chars.splice(at..end, piece.chars());
+        }
+        chars.into_iter().collect()
+    })
+}
+
+/// It can be used, or every mistake says where it is and shows no password.
+fn is_read_or_refused(folder: &Folder, site: Option<&str>, ironic: &[&str]) -> Result<(), TestCaseError> {
+    match folder.load(site, ironic) {
+        Ok(loaded) => {
+            let _ = loaded.migrated(&machine(), &Secrets::Inline).unwrap();
+            for warning in &loaded.warnings {
+                prop_assert!(!warning.to_string().contains("k3yst0ne"), "{}", warning);
+            }
+        }
+        Err(error) => {
+            let text = error.to_string();
+            prop_assert!(!error.problems.is_empty() && !text.contains("k3yst0ne"), "{}", text);
+        }
+    }
+    Ok(())
+}
+
+// As many cases as PROPTEST_CASES asks for.
+proptest! {
+    #[test]
+    fn any_text_like_an_ironic_conf_is_read_or_refused(
+        text in prop::sample::select(SAMPLES.to_vec())
+            .prop_flat_map(|name| damaged(std::fs::read_to_string(sample(name)).unwrap()))
+    ) {
+        let folder = Folder::new();
+        folder.write("ironic.conf", text);
+        is_read_or_refused(&folder, None, &["ironic.conf"])?;
+    }
+
+    #[test]
+    fn any_text_like_a_site_file_is_read_or_refused(
+        text in prop::sample::select(SAMPLES.to_vec()).prop_flat_map(|name| {
+            let files = settings::Files { site: None, ironic: vec![sample(name)] };
+            let loaded = Settings::load_on(&files, &settings::Overrides::default(), &machine());
+            let text = match loaded {
+                Ok(loaded) => loaded.migrated(&machine(), &Secrets::Inline).unwrap().toml.expose().to_owned(),
+                Err(_) => String::new(),
+            };
+            damaged(text)
+        })
+    ) {
+        let folder = Folder::new();
+        folder.write("farrier.toml", text);
+        is_read_or_refused(&folder, Some("farrier.toml"), &[])?;
+    }
 }
