@@ -7,25 +7,29 @@
 #   make lint     formatting and lints alone
 #   make fmt      format the Rust code
 
-.PHONY: demo test soak setup lint fmt
+.PHONY: demo test soak setup lint fmt toolchain
 
-demo:
+# The Rust target and tools that rust-toolchain.toml names.
+toolchain:
+	@tests/lab/toolchain.sh
+
+demo: toolchain
 	tests/lab/demo.sh
 
-test:
+test: toolchain
 	tests/lab/setup.sh
 	tests/lab/test.sh
 
-soak:
+soak: toolchain
 	tests/lab/setup.sh
 	tests/lab/soak.sh
 
 setup:
 	tests/lab/setup.sh
 
-lint:
+lint: toolchain
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-fmt:
+fmt: toolchain
 	cargo fmt --all

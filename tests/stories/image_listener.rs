@@ -13,7 +13,12 @@ async fn over_tls_a_node_is_deployed_and_boots_from_its_iso() {
     let site = Site::new(1).await;
     let mut settings = site.settings("alpha");
     let url = site.images_url("alpha").replacen("http:", "https:", 1);
-    let host = url.trim_start_matches("https://").split(':').next().expect("a host").to_owned();
+    let host = url
+        .trim_start_matches("https://")
+        .split(':')
+        .next()
+        .expect("a host")
+        .to_owned();
     let made = rcgen::generate_simple_self_signed([host]).expect("a certificate");
     let (certificate, key) = (site.path("images.pem"), site.path("images.key"));
     std::fs::write(&certificate, made.cert.pem()).expect("a file");

@@ -121,7 +121,12 @@ impl Reads {
     /// it has read all of it.
     pub fn percent(&self, size: u64) -> u8 {
         let table = self.lock();
-        let most = table.clients.values().map(ClientReads::different).max().unwrap_or_default();
+        let most = table
+            .clients
+            .values()
+            .map(ClientReads::different)
+            .max()
+            .unwrap_or_default();
         let percent = u128::from(most.min(size)) * 100 / u128::from(size.max(1));
         u8::try_from(percent).unwrap_or(100)
     }

@@ -417,7 +417,9 @@ impl Recall for OfAway {
     async fn recall(&self, _: &ArtefactName) -> Result<Option<Recalled>, RecallError> {
         Ok(Some(Recalled {
             content: Content::Remote(Arc::new(Away)),
-            digest: Layout::from_extents(Kind::BootIso, vec![Extent::Zero(9)]).unwrap().digest(),
+            digest: Layout::from_extents(Kind::BootIso, vec![Extent::Zero(9)])
+                .unwrap()
+                .digest(),
             size: 9,
             expires: None,
             reader: Reader::default(),
@@ -446,9 +448,13 @@ async fn while_the_store_of_a_relayed_image_is_away_bmcs_are_told_to_come_again(
         buffer: Vec::new(),
     };
     let path = name(1, "iso");
-    let head = client.ask(&format!("HEAD /{} HTTP/1.1\r\nHost: x\r\n\r\n", path.expose())).await;
+    let head = client
+        .ask(&format!("HEAD /{} HTTP/1.1\r\nHost: x\r\n\r\n", path.expose()))
+        .await;
     assert_eq!((head.status, head.header("Content-Length")), (200, Some("9")));
-    let get = client.ask(&format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", path.expose())).await;
+    let get = client
+        .ask(&format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", path.expose()))
+        .await;
     assert_eq!((get.status, get.header("Retry-After")), (503, Some("1")));
 }
 
