@@ -214,7 +214,7 @@ fn a_terminal_shows_a_bar_for_each_reader() {
         .spawn()
         .unwrap_or_else(|error| panic!("script is needed (Debian package bsdutils): {error}"));
     let deadline = Instant::now() + Duration::from_secs(50);
-    let mut wait_for = |wanted: &dyn Fn(&str) -> Option<String>| loop {
+    let wait_for = |wanted: &dyn Fn(&str) -> Option<String>| loop {
         let text = String::from_utf8_lossy(&fs::read(&seen).unwrap_or_default()).into_owned();
         if let Some(found) = wanted(&text) {
             return found;
