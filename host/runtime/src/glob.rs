@@ -34,6 +34,15 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     reach[text.len()]
 }
 
+/// Whether `wider` matches what `narrower` matches, as far as samples of it tell: a pattern's stars stand for nothing, for a
+/// word, and two of them for a path as well. Good enough to warn by; a text is always held against both.
+pub(crate) fn covers(wider: &str, narrower: &str) -> bool {
+    wider == narrower
+        || [("", ""), ("x", "x"), ("x", "x/y"), ("xy", "x/y/z/z/y")]
+            .iter()
+            .all(|(one, two)| matches(wider, &narrower.replace("**", two).replace('*', one)))
+}
+
 fn is_ambiguous(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let dots = |segment: &str| segment == "." || segment == "..";
@@ -67,6 +76,21 @@ mod tests {
             ("**", "anything/at/all", true),
         ] {
             assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_wider_pattern_covers_a_narrower_one() {
+        for (wider, narrower, expected) in [
+            ("/a/**", "/a/*", true),
+            ("/a/**", "/a/b/**", true),
+            ("/a/*", "/a/**", false),
+            ("/a/*/*", "/a/**", false),
+            ("/a/x", "/a/*", false),
+            ("/a/*", "/a/x", true),
+            ("/a/../b", "/a/../b", true),
+        ] {
+            assert_eq!(covers(wider, narrower), expected, "{wider} {narrower}");
         }
     }
 

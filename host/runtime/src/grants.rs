@@ -1,108 +1,88 @@
 //! What a site lets a plugin do. Log, clock, settings and facts are always there; the rest is granted by function, with
 //! bounds on backends, sources, secrets and raw requests. What was not granted answers `denied` with the grant's name.
 
+mod functions;
+mod sets;
+
 use std::collections::BTreeSet;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Serialize};
+
+use functions::{BMC, IMAGE, POWER, STATE, STORAGE, VMEDIA_SERVICE};
+
+pub use functions::Functions;
 
 use crate::calls::{HostCall, IsoSource, Parameter, Value};
 use crate::glob;
 use crate::{DriverError, Role};
 
-const STATE: &[&str] = &["get", "put", "delete"];
-const IMAGE: &[&str] = &["build-floppy", "build-boot-iso"];
-const STORAGE: &[&str] = &["publish", "find", "renew", "withdraw", "external"];
-const BMC: &[&str] = &[
-    "media-state",
-    "insert",
-    "eject",
-    "set-boot-device",
-    "boot-mode-of",
-    "set-boot-mode",
-    "secure-boot-of",
-    "set-secure-boot",
-];
-const POWER: &[&str] = &["state-of", "set"];
-const VMEDIA_SERVICE: &[&str] = &[
-    "prepare-ramdisk",
-    "clean-up-ramdisk",
-    "prepare-instance",
-    "clean-up-instance",
-    "attach",
-    "detach",
-    "boot-into-iso",
-];
-
-/// Functions of one interface.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Functions(BTreeSet<&'static str>);
-
-impl Functions {
-    fn all(known: &[&'static str]) -> Self {
-        Self(known.iter().copied().collect())
-    }
-
-    fn has(&self, function: &str) -> bool {
-        self.0.contains(function)
-    }
-}
-
 /// What a plugin may do. The empty one (`grant = {}`) allows nothing.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Grants {
     /// `state = ["get", "put"]`.
-    #[serde(deserialize_with = "state")]
+    #[serde(deserialize_with = "functions::state", skip_serializing_if = "Functions::is_empty")]
     pub state: Functions,
     /// `image = { functions = […], sources = ["https://images.example/**"] }`.
+    #[serde(skip_serializing_if = "is_default")]
     pub image: ImageGrant,
     /// `storage = { functions = […], backends = ["local"], max-lifetime-s = 3600 }`.
+    #[serde(skip_serializing_if = "is_default")]
     pub storage: StorageGrant,
     /// Names of secrets that it may put into parameters, besides those that came with the call.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub secrets: BTreeSet<String>,
     /// `bmc = ["media-state", "insert"]`.
-    #[serde(deserialize_with = "bmc")]
+    #[serde(deserialize_with = "functions::bmc", skip_serializing_if = "Functions::is_empty")]
     pub bmc: Functions,
     /// `power = ["state-of"]`.
-    #[serde(deserialize_with = "power")]
+    #[serde(deserialize_with = "functions::power", skip_serializing_if = "Functions::is_empty")]
     pub power: Functions,
     /// `bmc-raw = { methods = ["GET"], paths = ["/redfish/v1/Managers/*"], ribcl = ["GET_VM_STATUS"] }`.
+    #[serde(skip_serializing_if = "is_default")]
     pub bmc_raw: RawGrant,
     /// `vmedia-service = ["attach"]`.
-    #[serde(deserialize_with = "vmedia_service")]
+    #[serde(deserialize_with = "functions::vmedia_service", skip_serializing_if = "Functions::is_empty")]
     pub vmedia_service: Functions,
 }
 
 /// Building images.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ImageGrant {
     /// Which functions.
     pub functions: Functions,
     /// References outside the node's own fields, as patterns: `*` within a path segment, `**` across them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
 }
 
 /// Publishing.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct StorageGrant {
     /// Which functions.
     pub functions: Functions,
     /// Which backends; `None` = every one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub backends: Option<BTreeSet<String>>,
     /// Longest lifetime that it may ask for; `None` = any.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_lifetime_s: Option<u32>,
 }
 
 /// The raw dialogue with the BMC.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RawGrant {
     /// HTTP methods of Redfish requests.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub methods: BTreeSet<String>,
     /// Paths of Redfish requests, as patterns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
     /// RIBCL commands.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub ribcl: BTreeSet<String>,
 }
 
@@ -239,81 +219,8 @@ impl Grants {
     }
 }
 
-fn functions<'de, D: Deserializer<'de>>(
-    deserializer: D,
-    known: &'static [&'static str],
-) -> Result<Functions, D::Error> {
-    let names = Vec::<String>::deserialize(deserializer)?;
-    pick(&names, known).map_err(D::Error::custom)
-}
-
-fn pick(names: &[String], known: &'static [&'static str]) -> Result<Functions, String> {
-    let one = |name: &String| {
-        known
-            .iter()
-            .copied()
-            .find(|function| function == name)
-            .ok_or_else(|| format!("unknown function `{name}`; known are: {}", known.join(", ")))
-    };
-    names.iter().map(one).collect::<Result<_, _>>().map(Functions)
-}
-
-fn state<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Functions, D::Error> {
-    functions(deserializer, STATE)
-}
-
-fn bmc<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Functions, D::Error> {
-    functions(deserializer, BMC)
-}
-
-fn power<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Functions, D::Error> {
-    functions(deserializer, POWER)
-}
-
-fn vmedia_service<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Functions, D::Error> {
-    functions(deserializer, VMEDIA_SERVICE)
-}
-
-// A table without `functions` grants all of them: it is there to bound them.
-impl<'de> Deserialize<'de> for ImageGrant {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-        struct Table {
-            functions: Option<Vec<String>>,
-            #[serde(default)]
-            sources: Vec<String>,
-        }
-        let table = Table::deserialize(deserializer)?;
-        let functions = table
-            .functions
-            .map_or_else(|| Ok(Functions::all(IMAGE)), |names| pick(&names, IMAGE));
-        Ok(Self {
-            functions: functions.map_err(D::Error::custom)?,
-            sources: table.sources,
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for StorageGrant {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-        struct Table {
-            functions: Option<Vec<String>>,
-            backends: Option<BTreeSet<String>>,
-            max_lifetime_s: Option<u32>,
-        }
-        let table = Table::deserialize(deserializer)?;
-        let functions = table
-            .functions
-            .map_or_else(|| Ok(Functions::all(STORAGE)), |names| pick(&names, STORAGE));
-        Ok(Self {
-            functions: functions.map_err(D::Error::custom)?,
-            backends: table.backends,
-            max_lifetime_s: table.max_lifetime_s,
-        })
-    }
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[cfg(test)]

@@ -23,10 +23,12 @@ mod grants;
 mod limits;
 pub mod live;
 mod load_error;
+pub mod manifest;
 mod nouns;
 mod parts;
 mod report;
 mod run;
+mod section;
 mod take_over;
 mod world;
 
