@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::SimError;
 use crate::faults::Faults;
-use crate::profile::{ILO5, Profile};
+use crate::profile::Profile;
 
 /// Everything [`crate::start`] needs.
 #[derive(Clone)]
@@ -32,10 +32,8 @@ pub struct SimConfig {
     pub profile: &'static Profile,
     /// Firmware mode at first power-on; `None` takes the profile's factory setting.
     pub boot_mode: Option<BootMode>,
-    /// Refuse a boot override that carries `BootSourceOverrideMode`, as some machines do.
-    pub refuse_override_mode: bool,
-    /// Refuse changes of the boot override during POST, as an iLO does.
-    pub refuse_override_in_post: bool,
+    /// Whether the licence that media by URL need is missing.
+    pub unlicensed: bool,
     /// Check an https image server's certificate even when the client sent none with the insert.
     pub verify_media_tls: bool,
     /// Whether a protocol agent serves https with a certificate of its own and sends that as `agent_verify_ca`.
@@ -127,21 +125,13 @@ pub enum FloppyDevice {
 }
 
 /// Firmware mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum BootMode {
     /// UEFI.
     Uefi,
     /// Legacy BIOS.
     LegacyBios,
-}
-
-impl BootMode {
-    pub(crate) fn attribute(self) -> &'static str {
-        match self {
-            Self::Uefi => "Uefi",
-            Self::LegacyBios => "LegacyBios",
-        }
-    }
 }
 
 impl SimConfig {
@@ -156,10 +146,9 @@ impl SimConfig {
             faults: Faults::none(),
             trace: None,
             data: data.into(),
-            profile: &ILO5,
+            profile: Profile::ilo5(),
             boot_mode: None,
-            refuse_override_mode: true,
-            refuse_override_in_post: true,
+            unlicensed: false,
             verify_media_tls: false,
             agent_tls: false,
             powered_on: false,

@@ -10,6 +10,9 @@ pub enum SimError {
     /// The configuration cannot work as given.
     #[error("simulator configuration: {0}")]
     Config(String),
+    /// A BMC profile that cannot be read or understood.
+    #[error("BMC profile: {0}")]
+    Profile(String),
     /// A fault file that cannot be read or understood.
     #[error("fault file: {0}")]
     Faults(String),

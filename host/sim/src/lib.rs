@@ -1,5 +1,5 @@
-//! Simulated iLOs in one process: a Redfish service per server that is as strict as the real one, and behind it
-//! either a machine without a CPU that makes the traffic of firmware and deploy agent, or a real QEMU.
+//! Simulated BMCs in one process: a service per server that is as strict as the real one, and behind it either a machine
+//! without a CPU that makes the traffic of firmware and deploy agent, or a real QEMU.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), sim::SimError> {
@@ -11,7 +11,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Not here: RIBCL, RIS, other vendors, and everything that only reads images for its own ends.
+//! Not here: everything that only reads images for its own ends.
 
 mod config;
 mod error;
@@ -23,6 +23,8 @@ mod profile;
 mod protocol;
 mod qemu;
 mod redfish;
+mod ribcl;
+mod ris;
 mod running;
 mod serve;
 mod server;
@@ -33,7 +35,7 @@ pub use config::{BootKind, BootMode, FloppyDevice, QemuConfig, SimConfig, Timing
 pub use error::SimError;
 pub use faults::Faults;
 pub use media::MediaReads;
-pub use profile::{BootTarget, Device, ILO5, Profile, SlotProfile};
+pub use profile::{BootTarget, Device, Profile, Protocol, SlotProfile};
 pub use running::{Running, ServerInfo, start};
 pub use server::{BootOutcome, LastBoot, PowerState};
 pub use trace::Exchange;

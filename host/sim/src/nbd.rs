@@ -320,8 +320,7 @@ mod tests {
     fn medium(url: &str) -> Arc<Medium> {
         let rules = ReadRules {
             device: Device::Cd,
-            first_read: 2048,
-            largest_read: 4096,
+            shape: &crate::profile::Profile::by_name("ilo2").unwrap().media_client,
             deadline: Duration::from_secs(10),
             tls: tls::client(Trust::Anything).unwrap(),
         };

@@ -1,68 +1,181 @@
-//! What is particular to one BMC model, as data.
+//! What is particular to one BMC model, as data: one file under `profiles/` a model, read by code that knows no model.
 //!
-//! Only facts that differ between models are here; behaviour that every Redfish service shares is code in
-//! `redfish`. Values follow HPE's Redfish reference for iLO 5 and its public mockups.
+//! A profile may say `like = "NAME"` and then holds only what differs from that one. What no file mentions is a plain
+//! implementation that keeps to the schema. Sources are vendors' documentation, public mock-ups and recorded exchanges; a
+//! comment in the file marks what is unproven.
+
+mod embedded;
+mod media;
+mod redfish;
+mod ribcl;
+
+use serde::{Deserialize, Serialize};
 
 use crate::config::BootMode;
 
+pub use media::{FirstRead, MediaClient, RangeForm};
+pub use ribcl::{BootForm, BootModes, RibclFacts, SyntaxForm};
+pub use redfish::{
+    BiosFacts, BootFacts, BootPlace, EtagKind, FirstBootDevice, IfMatch, InsertFacts, InsertWay, MediaPlace, Meaning, Oem,
+    RedfishFacts, Slash, Success, Wording,
+};
+
 /// A BMC model.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Profile {
     /// Name on the command line.
-    pub name: &'static str,
-    /// Server model in `Systems/1`.
-    pub model: &'static str,
-    /// Firmware version string in `Managers/1`.
-    pub firmware: &'static str,
+    pub name: String,
+    /// What it is, in one line.
+    pub about: String,
+    /// What it speaks. What is not here answers as if it had never been.
+    pub protocols: Vec<Protocol>,
+    /// Which TLS it offers.
+    #[serde(default)]
+    pub tls: TlsFacts,
+    /// Who made it.
+    pub vendor: String,
+    /// Server model.
+    pub model: String,
+    /// What the BMC is called.
+    pub bmc_model: String,
+    /// Firmware version of the BMC as it is shown.
+    pub firmware: String,
     /// System ROM version.
-    pub bios_version: &'static str,
-    /// Licence text in the service root and manager.
-    pub licence: &'static str,
-    /// Key of the OEM sections.
-    pub oem: &'static str,
-    /// `Vendor` of the service root.
-    pub vendor: &'static str,
-    /// Prefix of the generic messages.
-    pub base_registry: &'static str,
-    /// Prefix of the vendor's messages.
-    pub vendor_registry: &'static str,
-    /// `Server` header.
-    pub server_header: &'static str,
+    pub bios_version: String,
+    /// The licence.
+    #[serde(default)]
+    pub licence: Licence,
     /// Virtual media slots in order.
-    pub slots: &'static [SlotProfile],
-    /// Values that `ComputerSystem.Reset` allows.
-    pub reset_types: &'static [&'static str],
-    /// Values of the boot override target.
-    pub boot_targets: &'static [&'static str],
-    /// How many sessions may exist at once.
-    pub session_cap: usize,
-    /// Longest image URL in characters.
-    pub url_cap: usize,
+    pub slots: Vec<SlotProfile>,
+    /// Which image URLs it takes.
+    #[serde(default)]
+    pub url: UrlRules,
+    /// How it reads an image.
+    #[serde(default)]
+    pub media_client: MediaClient,
+    /// Values that a reset takes.
+    pub reset_types: Vec<String>,
+    /// Values of the boot override target, and what the firmware does for each.
+    pub boot_targets: std::collections::BTreeMap<String, BootMeaning>,
     /// Order that the firmware tries when no override is set.
-    pub boot_order: &'static [BootTarget],
+    #[serde(default = "boot_order")]
+    pub boot_order: Vec<BootTarget>,
     /// Factory firmware mode.
+    #[serde(default = "uefi")]
     pub boot_mode: BootMode,
-    /// Largest single ranged read of an image in bytes.
-    pub media_read: u64,
+    /// How many sessions may exist at once.
+    #[serde(default = "sessions")]
+    pub session_cap: usize,
+    /// How it speaks Redfish, and RIS as far as the two are alike.
+    #[serde(default)]
+    pub redfish: RedfishFacts,
+    /// How it speaks RIBCL.
+    #[serde(default)]
+    pub ribcl: RibclFacts,
+}
+
+/// A protocol that a BMC is spoken to by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// Redfish at `/redfish/v1`.
+    Redfish,
+    /// HPE's forerunner of it at `/rest/v1`.
+    Ris,
+    /// HPE's XML over HTTPS POST to `/ribcl`.
+    Ribcl,
+    /// The same XML straight on the TLS connection.
+    RibclRaw,
+}
+
+/// Which TLS a BMC offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TlsFacts {
+    /// Protocol versions and ciphers.
+    #[serde(default)]
+    pub offer: TlsOffer,
+}
+
+/// Protocol versions and ciphers of a BMC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TlsOffer {
+    /// TLS 1.2 and 1.3 with forward secrecy.
+    #[default]
+    Modern,
+    /// TLS 1.0 and 1.1 with RSA key exchange and the ciphers of that time.
+    Legacy,
+    /// TLS 1.0 alone, and a key of 1024 bits.
+    Oldest,
+}
+
+/// The licence of a BMC.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Licence {
+    /// As it is shown; empty where BMCs have none.
+    pub text: String,
+    /// What is shown when it is missing.
+    pub without: String,
+    /// Whether media by URL need it.
+    pub media: bool,
+}
+
+impl Default for Licence {
+    fn default() -> Self {
+        Self {
+            text: String::new(),
+            without: String::new(),
+            media: false,
+        }
+    }
 }
 
 /// One virtual media slot.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SlotProfile {
     /// Last part of its path.
-    pub id: &'static str,
-    /// Which device it is.
-    pub device: Device,
+    pub id: String,
     /// `MediaTypes`.
-    pub media_types: &'static [&'static str],
-    /// File name endings that the slot accepts, in lower case.
-    pub endings: &'static [&'static str],
-    /// Size of the first read, which learns the image's length.
-    pub sector: u64,
+    pub media_types: Vec<String>,
+    /// File name endings that the slot accepts, in lower case; empty: any.
+    #[serde(default)]
+    pub endings: Vec<String>,
+    /// Whether it takes an image by URL at all, or a remote console's only.
+    #[serde(default = "yes")]
+    pub by_url: bool,
+}
+
+/// Which image URLs a BMC takes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct UrlRules {
+    /// Longest in characters.
+    pub longest: usize,
+    /// In lower case.
+    pub schemes: Vec<String>,
+    /// Characters that may not occur in it.
+    pub forbidden: String,
+    /// Whether it may hold a user and a password.
+    pub credentials: bool,
+}
+
+impl Default for UrlRules {
+    fn default() -> Self {
+        Self {
+            longest: 2048,
+            schemes: vec!["http".into(), "https".into()],
+            forbidden: String::new(),
+            credentials: true,
+        }
+    }
 }
 
 /// A virtual media device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
     /// Floppy or USB stick.
@@ -72,7 +185,7 @@ pub enum Device {
 }
 
 /// What firmware can boot from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BootTarget {
     /// The virtual CD.
@@ -87,67 +200,84 @@ pub enum BootTarget {
     Setup,
 }
 
-/// HPE iLO 5.
-pub static ILO5: Profile = Profile {
-    name: "ilo5",
-    model: "ProLiant DL360 Gen10",
-    firmware: "iLO 5 v2.72",
-    bios_version: "U32 v2.62 (03/08/2022)",
-    licence: "iLO Advanced",
-    oem: "Hpe",
-    vendor: "HPE",
-    base_registry: "Base.1.4",
-    vendor_registry: "iLO.2.14",
-    server_header: "HPE-iLO-Server/1.30",
-    slots: &[
-        SlotProfile {
-            id: "1",
-            device: Device::Floppy,
-            media_types: &["Floppy", "USBStick"],
-            endings: &[".img", ".bin"],
-            sector: 512,
-        },
-        SlotProfile {
-            id: "2",
-            device: Device::Cd,
-            media_types: &["CD", "DVD"],
-            endings: &[".iso"],
-            sector: 2048,
-        },
-    ],
-    reset_types: &[
-        "On",
-        "ForceOff",
-        "GracefulShutdown",
-        "ForceRestart",
-        "Nmi",
-        "PushPowerButton",
-        "GracefulRestart",
-    ],
-    boot_targets: &[
-        "None",
-        "Cd",
-        "Hdd",
-        "Usb",
-        "SDCard",
-        "Utilities",
-        "Diags",
-        "BiosSetup",
-        "Pxe",
-        "UefiShell",
-        "UefiHttp",
-        "UefiTarget",
-    ],
-    session_cap: 16,
-    url_cap: 255,
-    boot_order: &[BootTarget::Cd, BootTarget::Usb, BootTarget::Hdd],
-    boot_mode: BootMode::Uefi,
-    media_read: 65_536,
-};
+/// What the firmware does for a value of the boot override target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BootMeaning {
+    /// Boots the virtual CD.
+    Cd,
+    /// Boots the virtual floppy or USB stick.
+    Usb,
+    /// Boots the system disk.
+    Hdd,
+    /// Boots the network.
+    Pxe,
+    /// Enters set-up or a shell.
+    Setup,
+    /// Looks for something that these servers do not have, such as a drive in the chassis, and goes on by its order.
+    Absent,
+    /// No override.
+    None,
+}
+
+impl BootMeaning {
+    /// What is booted first.
+    pub fn target(self) -> Option<BootTarget> {
+        match self {
+            Self::Cd => Some(BootTarget::Cd),
+            Self::Usb => Some(BootTarget::Usb),
+            Self::Hdd => Some(BootTarget::Hdd),
+            Self::Pxe => Some(BootTarget::Pxe),
+            Self::Setup => Some(BootTarget::Setup),
+            Self::Absent | Self::None => None,
+        }
+    }
+}
 
 impl Profile {
-    /// The profile of that name.
-    pub fn by_name(name: &str) -> Option<&'static Self> {
-        [&ILO5].into_iter().find(|profile| profile.name == name)
+    /// Whether it is spoken to by this.
+    pub fn speaks(&self, protocol: Protocol) -> bool {
+        self.protocols.contains(&protocol)
     }
+
+    /// The first slot that takes images for a device.
+    pub fn slot_for(&self, device: Device) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.by_url && slot.takes(device))
+    }
+}
+
+impl SlotProfile {
+    /// Whether it can be this device.
+    pub fn takes(&self, device: Device) -> bool {
+        let kinds: &[&str] = match device {
+            Device::Cd => &["CD", "DVD"],
+            Device::Floppy => &["Floppy", "USBStick"],
+        };
+        self.media_types.iter().any(|kind| kinds.contains(&kind.as_str()))
+    }
+
+    /// Which device an image makes of it: what it is, or what the image's name says where it can be both.
+    pub fn device_for(&self, image: &str) -> Device {
+        match (self.takes(Device::Cd), self.takes(Device::Floppy)) {
+            (true, true) if !image.to_ascii_lowercase().ends_with(".iso") => Device::Floppy,
+            (false, _) => Device::Floppy,
+            (true, _) => Device::Cd,
+        }
+    }
+}
+
+fn boot_order() -> Vec<BootTarget> {
+    vec![BootTarget::Cd, BootTarget::Usb, BootTarget::Hdd]
+}
+
+fn uefi() -> BootMode {
+    BootMode::Uefi
+}
+
+fn sessions() -> usize {
+    16
+}
+
+fn yes() -> bool {
+    true
 }

@@ -185,12 +185,9 @@ impl Running {
     /// The URL in the slot of `device`, if one is really inserted.
     pub fn inserted(&self, index: usize, device: Device) -> Result<Option<String>, SimError> {
         let server = self.find(index)?;
-        let Some(slot) = server.slot_index(device) else {
-            return Ok(None);
-        };
         let state = server.state();
-        let inserted = state.slots.get(slot).and_then(|slot| slot.inserted.as_ref());
-        Ok(inserted.map(|inserted| inserted.image.clone()))
+        let mut inserted = state.slots.iter().filter_map(|slot| slot.inserted.as_ref());
+        Ok(inserted.find(|inserted| inserted.device == device).map(|inserted| inserted.image.clone()))
     }
 
     /// Whether server `index` has power.

@@ -13,9 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{BootKind, BootMode, SimConfig};
 use crate::media::{Medium, ReadRecord};
-use crate::profile::{BootTarget, Device};
+use crate::profile::{BootTarget, Device, Profile};
 use crate::trace::{Trace, TraceFile};
 
+/// Tasks remembered per server.
+const TASKS_KEPT: usize = 64;
 /// Inserted images remembered per server for [`crate::Running::media_reads`].
 const READS_KEPT: usize = 256;
 
@@ -101,6 +103,8 @@ pub(crate) struct BootOverride {
     pub(crate) target: String,
     pub(crate) enabled: OverrideEnabled,
     pub(crate) uefi_target: Option<String>,
+    /// `HttpBootUri`.
+    pub(crate) http_uri: Option<String>,
 }
 
 /// A virtual media slot.
@@ -109,15 +113,37 @@ pub(crate) struct Slot {
     pub(crate) inserted: Option<Inserted>,
     /// After an eject: the image that the slot still claims to hold, and until when.
     pub(crate) stale: Option<(String, Instant)>,
+    /// After an eject: the image that it still shows without claiming to hold it.
+    pub(crate) left: Option<String>,
 }
 
 #[derive(Clone)]
 pub(crate) struct Inserted {
+    /// What the slot is to the machine while it holds this.
+    pub(crate) device: Device,
     pub(crate) image: String,
     pub(crate) write_protected: bool,
     pub(crate) boot_on_reset: BootOnReset,
-    /// None if the insert was a lie.
+    /// None if the insert was a lie, and while it is not connected.
     pub(crate) medium: Option<Arc<Medium>>,
+    /// What RIBCL's insert noted and nothing has connected yet.
+    pub(crate) waiting: Option<Arc<Medium>>,
+}
+
+impl Inserted {
+    /// The machine sees it from now on.
+    pub(crate) fn connect(&mut self) {
+        if let Some(medium) = self.waiting.take() {
+            self.medium = Some(medium);
+        }
+    }
+
+    /// The machine sees it no more.
+    pub(crate) fn disconnect(&mut self) {
+        if let Some(medium) = self.medium.take() {
+            self.waiting = Some(medium);
+        }
+    }
 }
 
 /// HPE's `BootOnNextServerReset`: boots the image at the next reset and ejects it at the one after.
@@ -126,6 +152,8 @@ pub(crate) enum BootOnReset {
     No,
     Next,
     EjectAtNext,
+    /// RIBCL's `BOOT_ALWAYS`: at every reset.
+    Always,
 }
 
 pub(crate) struct Session {
@@ -136,17 +164,34 @@ pub(crate) struct Session {
     pub(crate) used: Instant,
 }
 
+/// A change that was accepted and carried out as a task.
+pub(crate) struct Task {
+    pub(crate) id: u64,
+    pub(crate) made: String,
+    /// How often it is still missing when it is looked for.
+    pub(crate) missing: u32,
+}
+
 pub(crate) struct State {
     pub(crate) power: PowerState,
     pub(crate) post: PostState,
     pub(crate) boot_override: BootOverride,
     pub(crate) boot_order: Vec<BootTarget>,
+    /// Firmware mode, and the one of the next boot if that is another.
+    pub(crate) mode: BootMode,
+    pub(crate) mode_pending: Option<BootMode>,
+    /// Further firmware settings, likewise.
     pub(crate) bios: BTreeMap<String, Value>,
     pub(crate) bios_pending: BTreeMap<String, Value>,
+    /// Dell's first boot device, and whether for one boot only.
+    pub(crate) first_device: Option<(String, bool)>,
     pub(crate) secure_boot: bool,
     pub(crate) secure_boot_now: bool,
     pub(crate) slots: Vec<Slot>,
+    pub(crate) ribcl: crate::ribcl::Settings,
     pub(crate) reads: VecDeque<Arc<ReadRecord>>,
+    pub(crate) tasks: VecDeque<Task>,
+    pub(crate) task_count: u64,
     pub(crate) sessions: Vec<Session>,
     pub(crate) session_count: u64,
     pub(crate) wrong_logins: u32,
@@ -239,24 +284,21 @@ impl Server {
                     target: "None".into(),
                     enabled: OverrideEnabled::Disabled,
                     uefi_target: None,
+                    http_uri: None,
                 },
                 boot_order: config.profile.boot_order.to_vec(),
-                bios: BTreeMap::from([
-                    ("BootMode".to_owned(), Value::from(mode.attribute())),
-                    (
-                        "UefiOptimizedBoot".to_owned(),
-                        Value::from(if mode == BootMode::Uefi { "Enabled" } else { "Disabled" }),
-                    ),
-                    (
-                        "WorkloadProfile".to_owned(),
-                        Value::from("GeneralPowerEfficientCompute"),
-                    ),
-                ]),
+                mode,
+                mode_pending: None,
+                bios: factory_settings(config.profile),
                 bios_pending: BTreeMap::new(),
+                first_device: None,
                 secure_boot: false,
                 secure_boot_now: false,
                 slots: config.profile.slots.iter().map(|_| Slot::default()).collect(),
+                ribcl: crate::ribcl::Settings::default(),
                 reads: VecDeque::new(),
+                tasks: VecDeque::new(),
+                task_count: 0,
                 sessions: Vec::new(),
                 session_count: 0,
                 wrong_logins: 0,
@@ -278,14 +320,20 @@ impl Server {
 
     /// What is really mounted in the slot of `device`.
     pub(crate) fn medium(&self, device: Device) -> Option<Arc<Medium>> {
-        let index = self.slot_index(device)?;
         let state = self.state();
-        state.slots.get(index)?.inserted.as_ref()?.medium.clone()
+        let mut inserted = state.slots.iter().filter_map(|slot| slot.inserted.as_ref());
+        inserted.find(|inserted| inserted.device == device)?.medium.clone()
     }
 
-    pub(crate) fn slot_index(&self, device: Device) -> Option<usize> {
-        let slots = self.config.profile.slots;
-        slots.iter().position(|slot| slot.device == device)
+    /// The licence as it is shown.
+    pub(crate) fn licence(&self) -> &'static str {
+        let licence = &self.config.profile.licence;
+        if self.config.unlicensed { &licence.without } else { &licence.text }
+    }
+
+    /// Whether media by URL are covered by the licence.
+    pub(crate) fn media_licensed(&self) -> bool {
+        !(self.config.unlicensed && self.config.profile.licence.media)
     }
 
     /// Records what a boot led to.
@@ -311,10 +359,31 @@ impl Server {
 
 impl State {
     pub(crate) fn boot_mode(&self) -> BootMode {
-        match self.bios.get("BootMode").and_then(Value::as_str) {
-            Some("LegacyBios") => BootMode::LegacyBios,
-            _ => BootMode::Uefi,
+        self.mode
+    }
+
+    /// The mode that the next boot will use.
+    pub(crate) fn next_boot_mode(&self) -> BootMode {
+        self.mode_pending.unwrap_or(self.mode)
+    }
+
+    /// Changes the mode at the next boot.
+    pub(crate) fn set_next_boot_mode(&mut self, mode: BootMode) {
+        self.mode_pending = (mode != self.mode).then_some(mode);
+    }
+
+    /// Remembers a task that is done, and returns its number.
+    pub(crate) fn add_task(&mut self, missing: u32) -> u64 {
+        if self.tasks.len() == TASKS_KEPT {
+            self.tasks.pop_front();
         }
+        self.task_count += 1;
+        self.tasks.push_back(Task {
+            id: self.task_count,
+            made: crate::trace::now(),
+            missing,
+        });
+        self.task_count
     }
 
     pub(crate) fn remember_reads(&mut self, record: Arc<ReadRecord>) {
@@ -334,32 +403,48 @@ impl State {
     ///
     /// Pending BIOS settings become current, a one-time override is used up, and images that were inserted for one
     /// boot boot now or are ejected.
-    pub(crate) fn begin_boot(&mut self, slots: &[crate::profile::SlotProfile]) -> Vec<BootTarget> {
+    pub(crate) fn begin_boot(&mut self, profile: &Profile) -> Vec<BootTarget> {
         self.boots += 1;
         self.agent_written = 0;
         self.agent_url = None;
         let pending = std::mem::take(&mut self.bios_pending);
         self.bios.extend(pending);
+        if let Some(mode) = self.mode_pending.take() {
+            self.mode = mode;
+        }
         self.secure_boot_now = self.secure_boot && self.boot_mode() == BootMode::Uefi;
         let mut order = Vec::new();
-        for (slot, profile) in self.slots.iter_mut().zip(slots) {
+        for slot in &mut self.slots {
             let Some(inserted) = &mut slot.inserted else {
                 continue;
             };
             match inserted.boot_on_reset {
                 BootOnReset::No => {}
-                BootOnReset::Next => {
-                    inserted.boot_on_reset = BootOnReset::EjectAtNext;
-                    order.push(match profile.device {
+                BootOnReset::Next | BootOnReset::Always => {
+                    inserted.connect();
+                    if inserted.boot_on_reset == BootOnReset::Next {
+                        inserted.boot_on_reset = BootOnReset::EjectAtNext;
+                    }
+                    order.push(match inserted.device {
                         Device::Cd => BootTarget::Cd,
                         Device::Floppy => BootTarget::Usb,
                     });
                 }
-                BootOnReset::EjectAtNext => slot.inserted = None,
+                BootOnReset::EjectAtNext => {
+                    self.ribcl.spent(inserted.device);
+                    slot.inserted = None;
+                }
             }
         }
         if self.boot_override.enabled != OverrideEnabled::Disabled {
-            order.extend(override_target(&self.boot_override.target));
+            let meaning = profile.boot_targets.get(&self.boot_override.target);
+            order.extend(meaning.and_then(|meaning| meaning.target()));
+        }
+        if let (Some((value, once)), Some(names)) = (&self.first_device, &profile.redfish.boot.first_device) {
+            order.extend(first_device(names, value));
+            if *once {
+                self.first_device = None;
+            }
         }
         if self.boot_override.enabled == OverrideEnabled::Once {
             self.boot_override.enabled = OverrideEnabled::Disabled;
@@ -376,14 +461,22 @@ impl State {
     }
 }
 
-/// What the firmware does for a value of `BootSourceOverrideTarget`.
-fn override_target(target: &str) -> Option<BootTarget> {
-    match target {
-        "Cd" | "UsbCd" => Some(BootTarget::Cd),
-        "Usb" | "Floppy" => Some(BootTarget::Usb),
-        "Hdd" => Some(BootTarget::Hdd),
-        "Pxe" | "UefiHttp" => Some(BootTarget::Pxe),
-        "BiosSetup" | "UefiShell" | "Utilities" | "Diags" => Some(BootTarget::Setup),
+/// The first value of each attribute; any text begins empty.
+fn factory_settings(profile: &Profile) -> BTreeMap<String, Value> {
+    let attributes = &profile.redfish.bios.attributes;
+    attributes
+        .iter()
+        .map(|(name, values)| (name.clone(), values.first().cloned().unwrap_or_default().into()))
+        .collect()
+}
+
+fn first_device(names: &crate::profile::FirstBootDevice, value: &str) -> Option<BootTarget> {
+    match value {
+        value if value == names.cd => Some(BootTarget::Cd),
+        value if value == names.floppy => Some(BootTarget::Usb),
+        "HDD" => Some(BootTarget::Hdd),
+        "PXE" => Some(BootTarget::Pxe),
+        "BIOS" | "F10" | "F11" => Some(BootTarget::Setup),
         _ => None,
     }
 }

@@ -53,7 +53,11 @@ pub(super) async fn run(args: Args) -> Result<()> {
     let mut config = SimConfig::new(&args.data, &args.user, &args.password);
     config.profile = match Profile::by_name(&args.profile) {
         Some(profile) => profile,
-        None => bail!("there is no profile `{}`; known are: {}", args.profile, "ilo5"),
+        None => bail!(
+            "there is no profile `{}`; known are: {}",
+            args.profile,
+            Profile::names().join(", ")
+        ),
     };
     config.servers = args.servers;
     config.listen = args.listen;

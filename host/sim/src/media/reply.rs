@@ -1,4 +1,4 @@
-//! An image server's reply, as a BMC can read it: an exact 206 with a length, and nothing else.
+//! An image server's reply, as a BMC can read it: an exact 206, a HEAD's 200, or a whole file, each with its length.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -16,52 +16,24 @@ pub(crate) struct Reply {
     pub(crate) keep_alive: bool,
 }
 
+/// A reply's head, understood.
+struct Head {
+    length: Option<u64>,
+    range: Option<String>,
+    accept_ranges: Option<String>,
+    keep_alive: bool,
+}
+
 /// Reads the answer to a request for the bytes `first` to `last`.
-pub(crate) async fn read_reply(
+pub(super) async fn read_range(
     stream: &mut (impl AsyncRead + Unpin + ?Sized),
     first: u64,
     last: u64,
 ) -> Result<Reply, MediaError> {
-    let bad = |reason: String| MediaError::Reply(reason);
     let (head, mut body) = read_head(stream).await?;
-    let mut lines = head.split("\r\n");
-    let status = lines.next().unwrap_or_default();
-    let mut words = status.split(' ');
-    let version = words.next().unwrap_or_default();
-    let code: u16 = words
-        .next()
-        .and_then(|code| code.parse().ok())
-        .filter(|_| version.starts_with("HTTP/1."))
-        .ok_or_else(|| bad(format!("status line {:?}", short(status))))?;
-    if code != 206 {
-        return Err(MediaError::Status(code));
-    }
-    let mut length = None;
-    let mut range = None;
-    let mut keep_alive = version == "HTTP/1.1";
-    for line in lines.filter(|line| !line.is_empty()) {
-        let (name, value) = line
-            .split_once(':')
-            .ok_or_else(|| bad(format!("header line {:?}", short(line))))?;
-        let value = value.trim();
-        match name.to_ascii_lowercase().as_str() {
-            "content-length" => length = value.parse::<u64>().ok(),
-            "content-range" => range = Some(value.to_owned()),
-            "transfer-encoding" => {
-                return Err(bad(format!("Transfer-Encoding {:?}", short(value))));
-            }
-            "content-encoding" if !value.eq_ignore_ascii_case("identity") => {
-                return Err(bad(format!("Content-Encoding {:?}", short(value))));
-            }
-            "connection" => {
-                keep_alive =
-                    value.eq_ignore_ascii_case("keep-alive") || (keep_alive && !value.eq_ignore_ascii_case("close"));
-            }
-            _ => {}
-        }
-    }
-    let length = length.ok_or_else(|| bad("no usable Content-Length".into()))?;
-    let range = range.ok_or_else(|| bad("206 without Content-Range".into()))?;
+    let head = parse(&head, 206)?;
+    let length = head.length.ok_or_else(|| bad("no usable Content-Length"))?;
+    let range = head.range.ok_or_else(|| bad("206 without Content-Range"))?;
     let (start, end, total) = content_range(&range).ok_or_else(|| bad(format!("Content-Range {:?}", short(&range))))?;
     let wanted_end = last.min(total.saturating_sub(1));
     if start != first || end != wanted_end || length != end - start + 1 {
@@ -79,8 +51,83 @@ pub(crate) async fn read_reply(
     Ok(Reply {
         body,
         total,
-        keep_alive,
+        keep_alive: head.keep_alive,
     })
+}
+
+/// Reads the answer to a HEAD: the image's size, and whether the connection can carry the next request.
+pub(super) async fn read_head_only(
+    stream: &mut (impl AsyncRead + Unpin + ?Sized),
+) -> Result<(u64, bool), MediaError> {
+    let (head, body) = read_head(stream).await?;
+    let head = parse(&head, 200)?;
+    if !body.is_empty() {
+        return Err(bad("a body behind the answer to HEAD"));
+    }
+    if head.accept_ranges.is_some_and(|value| value.eq_ignore_ascii_case("none")) {
+        return Err(bad("Accept-Ranges: none"));
+    }
+    let length = head.length.ok_or_else(|| bad("no usable Content-Length"))?;
+    Ok((length, head.keep_alive))
+}
+
+/// Reads the head of an answer that is the whole image: its size, and the first bytes of it.
+pub(super) async fn read_whole(stream: &mut (impl AsyncRead + Unpin + ?Sized)) -> Result<(u64, Vec<u8>), MediaError> {
+    let (head, body) = read_head(stream).await?;
+    let head = parse(&head, 200)?;
+    let length = head.length.ok_or_else(|| bad("no usable Content-Length"))?;
+    if u64::try_from(body.len()).unwrap_or(u64::MAX) > length {
+        return Err(bad("more bytes than Content-Length"));
+    }
+    Ok((length, body))
+}
+
+fn bad(reason: impl Into<String>) -> MediaError {
+    MediaError::Reply(reason.into())
+}
+
+fn parse(head: &str, wanted: u16) -> Result<Head, MediaError> {
+    let mut lines = head.split("\r\n");
+    let status = lines.next().unwrap_or_default();
+    let mut words = status.split(' ');
+    let version = words.next().unwrap_or_default();
+    let code: u16 = words
+        .next()
+        .and_then(|code| code.parse().ok())
+        .filter(|_| version.starts_with("HTTP/1."))
+        .ok_or_else(|| bad(format!("status line {:?}", short(status))))?;
+    if code != wanted {
+        return Err(MediaError::Status { got: code, wanted });
+    }
+    let mut parsed = Head {
+        length: None,
+        range: None,
+        accept_ranges: None,
+        keep_alive: version == "HTTP/1.1",
+    };
+    for line in lines.filter(|line| !line.is_empty()) {
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| bad(format!("header line {:?}", short(line))))?;
+        let value = value.trim();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => parsed.length = value.parse::<u64>().ok(),
+            "content-range" => parsed.range = Some(value.to_owned()),
+            "accept-ranges" => parsed.accept_ranges = Some(value.to_owned()),
+            "transfer-encoding" => {
+                return Err(bad(format!("Transfer-Encoding {:?}", short(value))));
+            }
+            "content-encoding" if !value.eq_ignore_ascii_case("identity") => {
+                return Err(bad(format!("Content-Encoding {:?}", short(value))));
+            }
+            "connection" => {
+                parsed.keep_alive = value.eq_ignore_ascii_case("keep-alive")
+                    || (parsed.keep_alive && !value.eq_ignore_ascii_case("close"));
+            }
+            _ => {}
+        }
+    }
+    Ok(parsed)
 }
 
 /// The reply's head as text, and what came behind it.
@@ -122,7 +169,7 @@ mod tests {
 
     async fn reply(text: &[u8]) -> Result<(Vec<u8>, u64), MediaError> {
         let mut stream = text;
-        let reply = read_reply(&mut stream, 0, 3).await?;
+        let reply = read_range(&mut stream, 0, 3).await?;
         Ok((reply.body, reply.total))
     }
 
@@ -148,5 +195,25 @@ mod tests {
             assert!(reply(bad).await.is_err(), "{}", String::from_utf8_lossy(bad));
         }
         assert!(reply(&vec![b'a'; HEAD_CAP * 2]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_head_and_a_whole_file_must_tell_their_length() {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nAccept-Ranges: bytes\r\n\r\n";
+        assert_eq!(read_head_only(&mut &head[..]).await.unwrap(), (9, true));
+        let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc";
+        assert_eq!(read_whole(&mut &whole[..]).await.unwrap(), (9, b"abc".to_vec()));
+        for bad in [
+            &b"HTTP/1.1 200 OK\r\n\r\n"[..],
+            b"HTTP/1.1 404 x\r\nContent-Length: 9\r\n\r\n",
+            b"HTTP/1.1 302 x\r\nContent-Length: 0\r\nLocation: /y\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Encoding: gzip\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ] {
+            assert!(read_head_only(&mut &bad[..]).await.is_err());
+            assert!(read_whole(&mut &bad[..]).await.is_err());
+        }
+        let none = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nAccept-Ranges: none\r\n\r\n";
+        assert!(read_head_only(&mut &none[..]).await.is_err());
     }
 }

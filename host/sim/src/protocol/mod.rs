@@ -53,11 +53,10 @@ pub(crate) async fn run(mut power: Power) {
 /// One boot, from reset to the next; false when the machine went off.
 async fn boot(power: &mut Power) -> bool {
     let server = Arc::clone(&power.server);
-    let slots = server.config.profile.slots;
     let (number, order) = {
         let mut state = server.state();
         state.post = PostState::InPost;
-        let order = state.begin_boot(slots);
+        let order = state.begin_boot(server.config.profile);
         (state.boots, order)
     };
     let inside = CancellationToken::new();

@@ -102,8 +102,8 @@ impl Launch<'_> {
             "-smbios",
             format!(
                 "type=1,manufacturer={},product={},serial={}",
-                escape(profile.vendor),
-                escape(profile.model),
+                escape(&profile.vendor),
+                escape(&profile.model),
                 server.serial_number
             ),
         );

@@ -44,7 +44,7 @@ pub(crate) async fn run(mut power: Power, config: QemuConfig) {
         let (number, order, mode) = {
             let mut state = server.state();
             state.post = PostState::InPost;
-            let order = state.begin_boot(server.config.profile.slots);
+            let order = state.begin_boot(server.config.profile);
             (state.boots, order, state.boot_mode())
         };
         let off = power.off.clone();

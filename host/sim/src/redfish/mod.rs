@@ -1,20 +1,32 @@
 //! The Redfish service of one simulated BMC: which path does what.
 //!
-//! Pure of sockets: a request in, a reply out. Serving is in [`crate::serve`].
+//! Pure of sockets: a request in, a reply out. Serving is in [`crate::serve`]. What differs between models is read from the
+//! profile; nothing here knows a model.
 
+mod actions;
+mod firmware;
+mod insert;
+mod manager;
+mod override_place;
 pub(crate) mod reply;
+mod root;
 mod session;
 mod system;
+mod task;
 mod vmedia;
+mod wording;
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::faults::Effect;
+use crate::profile::{BootPlace, IfMatch, MediaPlace, Meaning, Profile, Slash};
 use crate::redfish::reply::{Reply, Request};
 use crate::server::Server;
+
+const READ: &str = "GET, HEAD";
+const CHANGE: &str = "GET, HEAD, PATCH";
 
 /// What a resource is, how it is read and what may be done to it.
 struct Resource {
@@ -25,20 +37,29 @@ struct Resource {
 /// Answers one request.
 pub(crate) fn answer(server: &Arc<Server>, request: &Request, fault: &Effect) -> Reply {
     let profile = server.config.profile;
-    let route = request.route();
+    if let Some(reply) = before(profile, request) {
+        return reply;
+    }
     let method = request.method.as_str();
+    let full = request.route();
     let public = matches!(
-        route.as_str(),
+        full.as_str(),
         "/redfish" | "/redfish/v1" | "/redfish/v1/odata" | "/redfish/v1/$metadata"
-    ) || (method == "POST" && route == "/redfish/v1/sessionservice/sessions");
+    ) || (method == "POST" && full == "/redfish/v1/sessionservice/sessions");
     if !public && let Err(reply) = session::authorise(server, request) {
         return reply;
     }
+    let Some(route) = canonical(profile, &full) else {
+        return missing(server, request);
+    };
     if method == "POST" {
         return post(server, request, &route, fault);
     }
+    if route == "/$metadata" && matches!(method, "GET" | "HEAD") {
+        return Reply::text("application/xml", root::metadata(), READ);
+    }
     let Some(resource) = find(server, &route) else {
-        if post_target(server, &route) {
+        if actions::exists(profile, &route) {
             return not_allowed(server, "POST");
         }
         return missing(server, request);
@@ -46,273 +67,250 @@ pub(crate) fn answer(server: &Arc<Server>, request: &Request, fault: &Effect) ->
     let allowed = resource.allow.split(", ").any(|allowed| allowed == method);
     match method {
         "GET" | "HEAD" => {
-            let mut reply = Reply::resource(resource.body, resource.allow);
-            let etag = reply.headers.first().map(|(_, etag)| etag.clone());
-            if etag.is_some() && request.header("if-none-match").map(str::to_owned) == etag {
+            let mut reply = Reply::resource(profile, resource.body, resource.allow);
+            let etag = reply.headers.first().map(|(_, etag)| etag.as_str());
+            if etag.is_some_and(|etag| !etag.is_empty()) && request.header("if-none-match") == etag {
                 reply.status = 304;
                 reply.body = None;
             }
             reply
         }
-        "PATCH" if allowed => {
-            if let Some(wanted) = request.header("if-match")
-                && wanted != "*"
-                && wanted != reply::etag(&resource.body)
-            {
-                return Reply::error(profile, 412, "Base", "PreconditionFailed", &[]);
-            }
-            patch(server, request, &route)
-        }
+        "PATCH" if allowed => patch(server, request, &route, &resource.body, fault),
         "DELETE" if allowed => route
-            .strip_prefix("/redfish/v1/sessionservice/sessions/")
+            .strip_prefix("/sessionservice/sessions/")
             .and_then(|id| session::delete(server, id))
             .unwrap_or_else(|| missing(server, request)),
         _ => not_allowed(server, resource.allow),
     }
 }
 
+/// What is refused or sent elsewhere before anybody asks who it is.
+fn before(profile: &Profile, request: &Request) -> Option<Reply> {
+    let path = request.path.split(['?', '#']).next().unwrap_or_default();
+    if profile.redfish.slash == Slash::Redirect && !path.ends_with('/') && path.starts_with("/redfish/v1") {
+        return Some(Reply::moved(format!("{path}/")));
+    }
+    let identity_only = request
+        .header("accept-encoding")
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case("identity"));
+    let route = request.route();
+    let mut refused = profile.redfish.identity_refused.iter();
+    if identity_only && refused.any(|prefix| route.starts_with(prefix.as_str())) {
+        return Some(Reply::says(profile, Meaning::NotAcceptable, &[]));
+    }
+    None
+}
+
+/// The route below `/redfish/v1` with `*` for the ids of this service's system, manager and chassis; `/redfish` itself is `..`.
+/// `None`: it is none of its paths.
+fn canonical(profile: &Profile, route: &str) -> Option<String> {
+    let facts = &profile.redfish;
+    let rest = match route.strip_prefix("/redfish/v1") {
+        Some(rest) => rest,
+        None => return (route == "/redfish").then(|| "..".to_owned()),
+    };
+    let mut parts = rest.splitn(4, '/');
+    let (empty, folder, id, more) = (parts.next()?, parts.next(), parts.next(), parts.next());
+    if !empty.is_empty() {
+        return None;
+    }
+    let wanted = match folder {
+        Some("systems") => &facts.system,
+        Some("managers") => &facts.manager,
+        Some("chassis") => &facts.chassis,
+        _ => return Some(rest.to_owned()),
+    };
+    let folder = folder.unwrap_or_default();
+    match (id, more) {
+        (None, _) => Some(rest.to_owned()),
+        (Some(id), _) if !id.eq_ignore_ascii_case(wanted) => None,
+        (Some(_), None) => Some(format!("/{folder}/*")),
+        (Some(_), Some(more)) => Some(format!("/{folder}/*/{more}")),
+    }
+}
+
 fn missing(server: &Arc<Server>, request: &Request) -> Reply {
-    Reply::error(
-        server.config.profile,
-        404,
-        "Base",
-        "ResourceMissingAtURI",
-        &[&request.path],
-    )
+    Reply::says(server.config.profile, Meaning::Missing, &[&request.path])
 }
 
 fn not_allowed(server: &Arc<Server>, allow: &'static str) -> Reply {
-    let mut reply = Reply::error(server.config.profile, 405, "iLO", "UnsupportedOperation", &[]);
+    let mut reply = Reply::says(server.config.profile, Meaning::NotAllowed, &[]);
     reply.allow = Some(allow);
     reply
 }
 
 fn find(server: &Arc<Server>, route: &str) -> Option<Resource> {
-    const READ: &str = "GET, HEAD";
-    const CHANGE: &str = "GET, HEAD, PATCH";
     let profile = server.config.profile;
+    let facts = &profile.redfish;
     let read = |body: Value| Some(Resource { allow: READ, body });
     let change = |body: Value| Some(Resource { allow: CHANGE, body });
-    let rest = match route.strip_prefix("/redfish/v1") {
-        Some(rest) => rest,
-        None if route == "/redfish" => return read(json!({"v1": "/redfish/v1/"})),
-        None => return None,
-    };
-    match rest {
-        "" => read(root(server)),
-        "/odata" => read(json!({
-            "@odata.context": "/redfish/v1/$metadata",
-            "value": [
-                {"name": "Service", "kind": "Singleton", "url": "/redfish/v1/"},
-                {"name": "Systems", "kind": "Singleton", "url": "/redfish/v1/Systems"},
-                {"name": "Managers", "kind": "Singleton", "url": "/redfish/v1/Managers"},
-            ],
-        })),
-        "/systems" => read(members("ComputerSystem", "Systems")),
-        "/systems/1" => change(system::resource(server)),
-        "/systems/1/bios" => read(system::bios(server, false)),
-        "/systems/1/bios/settings" => change(system::bios(server, true)),
-        "/systems/1/secureboot" => change(system::secure_boot(server)),
-        "/systems/1/ethernetinterfaces" => read(system::interfaces()),
-        "/systems/1/ethernetinterfaces/1" => read(system::interface(server)),
-        "/chassis" => read(members("Chassis", "Chassis")),
-        "/chassis/1" => read(json!({
-            "@odata.id": "/redfish/v1/Chassis/1",
-            "@odata.type": "#Chassis.v1_10_2.Chassis",
-            "Id": "1",
-            "Name": "Computer System Chassis",
-            "ChassisType": "RackMount",
-            "Manufacturer": profile.vendor,
-            "Model": profile.model,
-            "SerialNumber": server.serial_number,
-        })),
-        "/managers" => read(members("Manager", "Managers")),
-        "/managers/1" => read(manager(server)),
-        "/managers/1/licenseservice" => read(json!({
-            "@odata.id": "/redfish/v1/Managers/1/LicenseService",
-            "@odata.type": "#HpeiLOLicenseCollection.HpeiLOLicenseCollection",
-            "Name": "Manager License Service Collection",
-            "Members": [{"@odata.id": "/redfish/v1/Managers/1/LicenseService/1"}],
-            "Members@odata.count": 1,
-        })),
-        "/managers/1/licenseservice/1" => read(json!({
-            "@odata.id": "/redfish/v1/Managers/1/LicenseService/1",
-            "@odata.type": "#HpeiLOLicense.v2_3_0.HpeiLOLicense",
-            "Id": "1",
-            "Name": "iLO License",
-            "License": profile.licence,
-            "LicenseType": "Perpetual",
-        })),
-        "/managers/1/virtualmedia" => read(vmedia::collection(profile)),
+    match route {
+        ".." => read(root::versions()),
+        "" => read(root::root(server)),
+        "/odata" => read(root::odata()),
+        "/systems" => read(root::members("ComputerSystem", "Systems", &facts.system)),
+        "/systems/*" => change(system::resource(server)),
+        "/systems/*/bios" => read(firmware::bios(server, false)),
+        "/systems/*/secureboot" if facts.bios.secure_boot => change(firmware::secure_boot(server)),
+        "/systems/*/ethernetinterfaces" => read(system::interfaces(profile)),
+        "/systems/*/ethernetinterfaces/1" => read(system::interface(server)),
+        "/chassis" => read(root::members("Chassis", "Chassis", &facts.chassis)),
+        "/chassis/*" => read(root::chassis(server)),
+        "/managers" => read(root::members("Manager", "Managers", &facts.manager)),
+        "/managers/*" => read(manager::resource(server)),
+        "/managers/*/attributes" if facts.boot.first_device.is_some() => change(manager::attributes(server)?),
+        "/managers/*/licenseservice" if facts.oem.is_some() => read(manager::licences(profile)),
+        "/managers/*/licenseservice/1" if facts.oem.is_some() => read(manager::licence(server)),
+        "/registries" => read(root::registries()),
+        "/taskservice" => read(task::service()),
+        "/taskservice/tasks" => read(task::collection(server)),
         "/sessionservice" => read(session::service()),
         "/sessionservice/sessions" => Some(Resource {
             allow: "GET, HEAD, POST",
             body: session::collection(server),
         }),
-        _ => {
-            if let Some(id) = rest.strip_prefix("/sessionservice/sessions/") {
-                let body = session::one(server, id)?;
-                return Some(Resource {
-                    allow: "GET, HEAD, DELETE",
-                    body,
-                });
-            }
-            let id = rest.strip_prefix("/managers/1/virtualmedia/")?;
-            change(vmedia::resource(server, slot(server, id)?)?)
-        }
+        _ => below(server, route),
     }
 }
 
-fn slot(server: &Arc<Server>, id: &str) -> Option<usize> {
-    let slots = server.config.profile.slots;
-    slots.iter().position(|slot| slot.id.eq_ignore_ascii_case(id))
-}
-
-fn patch(server: &Arc<Server>, request: &Request, route: &str) -> Reply {
-    match route {
-        "/redfish/v1/systems/1" => system::patch(server, request),
-        "/redfish/v1/systems/1/bios/settings" => system::patch_bios(server, request),
-        "/redfish/v1/systems/1/secureboot" => system::patch_secure_boot(server, request),
-        _ => {
-            let id = route.rsplit('/').next().unwrap_or_default();
-            match slot(server, id) {
-                Some(index) => vmedia::patch(server, request, index),
-                None => missing(server, request),
-            }
-        }
-    }
-}
-
-/// Whether `route` is an action, for telling 404 from 405.
-fn post_target(server: &Arc<Server>, route: &str) -> bool {
+/// Paths with a part that is data.
+fn below(server: &Arc<Server>, route: &str) -> Option<Resource> {
     let profile = server.config.profile;
-    matches!(
-        route,
-        "/redfish/v1/systems/1/actions/computersystem.reset"
-            | "/redfish/v1/managers/1/actions/manager.reset"
-            | "/redfish/v1/systems/1/secureboot/actions/secureboot.resetkeys"
-    ) || profile.slots.iter().any(|slot| {
-        let actions = format!("/redfish/v1/managers/1/virtualmedia/{}/actions/", slot.id);
-        route.strip_prefix(&actions).is_some_and(|name| name.ends_with("media"))
+    let facts = &profile.redfish;
+    if let Some(id) = route.strip_prefix("/sessionservice/sessions/") {
+        return Some(Resource {
+            allow: "GET, HEAD, DELETE",
+            body: session::one(server, id)?,
+        });
+    }
+    if let Some(id) = route.strip_prefix("/taskservice/tasks/") {
+        return Some(Resource {
+            allow: READ,
+            body: task::one(server, id)?,
+        });
+    }
+    if is_boot_settings(profile, route) {
+        return Some(Resource {
+            allow: CHANGE,
+            body: override_place::settings(server),
+        });
+    }
+    if is_bios_settings(profile, route) {
+        return Some(Resource {
+            allow: CHANGE,
+            body: firmware::bios(server, true),
+        });
+    }
+    let (place, rest) = media_route(profile, route)?;
+    if rest.is_empty() {
+        return Some(Resource {
+            allow: READ,
+            body: vmedia::collection(profile, place),
+        });
+    }
+    Some(Resource {
+        allow: CHANGE,
+        body: vmedia::resource(server, place, slot(profile, rest)?)?,
     })
 }
 
-fn post(server: &Arc<Server>, request: &Request, route: &str, fault: &Effect) -> Reply {
-    match route {
-        "/redfish/v1/sessionservice/sessions" => {
-            return session::create(server, request, *fault == Effect::SessionTableFull);
-        }
-        "/redfish/v1/systems/1/actions/computersystem.reset" => {
-            return system::reset(server, request);
-        }
-        "/redfish/v1/systems/1/secureboot/actions/secureboot.resetkeys" => {
-            return system::reset_keys(server, request);
-        }
-        "/redfish/v1/managers/1/actions/manager.reset" => return reset_manager(server, request),
-        _ => {}
+fn is_boot_settings(profile: &Profile, route: &str) -> bool {
+    let boot = &profile.redfish.boot;
+    let id = route.strip_prefix("/systems/*/");
+    boot.place != BootPlace::System && id.is_some_and(|id| id.eq_ignore_ascii_case(&boot.settings))
+}
+
+fn is_bios_settings(profile: &Profile, route: &str) -> bool {
+    let id = route.strip_prefix("/systems/*/bios/");
+    id.is_some_and(|id| id.eq_ignore_ascii_case(&profile.redfish.bios.settings))
+}
+
+/// Whose virtual media a route is among, and the rest of it.
+fn media_route<'a>(profile: &Profile, route: &'a str) -> Option<(MediaPlace, &'a str)> {
+    let places = [(MediaPlace::Managers, "/managers/*"), (MediaPlace::Systems, "/systems/*")];
+    let (place, rest) = places
+        .into_iter()
+        .find_map(|(place, prefix)| Some((place, route.strip_prefix(prefix)?)))?;
+    let rest = rest.strip_prefix("/virtualmedia")?;
+    let rest = if rest.is_empty() { rest } else { rest.strip_prefix('/')? };
+    profile.redfish.media_under.contains(&place).then_some((place, rest))
+}
+
+fn slot(profile: &Profile, id: &str) -> Option<usize> {
+    profile.slots.iter().position(|slot| slot.id.eq_ignore_ascii_case(id))
+}
+
+/// A change, with what `If-Match` means here around it.
+fn patch(server: &Arc<Server>, request: &Request, route: &str, body: &Value, fault: &Effect) -> Reply {
+    let profile = server.config.profile;
+    let says = |meaning| Reply::says(profile, meaning, &[]);
+    let wanted = request.header("if-match");
+    match (profile.redfish.if_match, wanted) {
+        (IfMatch::Ignored, _) | (IfMatch::Checked | IfMatch::RequiredLate, None) => {}
+        (IfMatch::Required, None) => return says(Meaning::PreconditionNeeded),
+        (_, Some(wanted)) if !reply::matches(profile, body, wanted) => return says(Meaning::Precondition),
+        (_, Some(_)) => {}
     }
-    let done = if let Some(action) = route.strip_prefix("/redfish/v1/systems/1/actions/oem/hpe/") {
-        system::oem_action(server, request, action)
-    } else {
-        route
-            .strip_prefix("/redfish/v1/managers/1/virtualmedia/")
-            .and_then(|rest| rest.split_once("/actions/"))
-            .and_then(|(id, name)| vmedia::action(server, request, slot(server, id)?, name, fault))
-    };
-    done.unwrap_or_else(|| match find(server, route) {
+    let reply = patch_resource(server, request, route, fault);
+    let late = profile.redfish.if_match == IfMatch::RequiredLate && wanted.is_none();
+    if late && reply.status < 300 {
+        return says(Meaning::Precondition);
+    }
+    reply
+}
+
+fn patch_resource(server: &Arc<Server>, request: &Request, route: &str, fault: &Effect) -> Reply {
+    let profile = server.config.profile;
+    if is_boot_settings(profile, route) {
+        return override_place::patch_settings(server, request);
+    }
+    if is_bios_settings(profile, route) {
+        return firmware::patch_bios(server, request);
+    }
+    match route {
+        "/systems/*" => override_place::patch_system(server, request),
+        "/systems/*/secureboot" => firmware::patch_secure_boot(server, request),
+        "/managers/*/attributes" => manager::patch_attributes(server, request),
+        _ => match media_route(profile, route).and_then(|(_, id)| slot(profile, id)) {
+            Some(index) => insert::patch(server, request, index, fault),
+            None => missing(server, request),
+        },
+    }
+}
+
+fn post(server: &Arc<Server>, request: &Request, route: &str, fault: &Effect) -> Reply {
+    if route == "/sessionservice/sessions" {
+        return session::create(server, request, *fault == Effect::SessionTableFull);
+    }
+    actions::run(server, request, route, fault).unwrap_or_else(|| match find(server, route) {
         Some(resource) => not_allowed(server, resource.allow),
         None => missing(server, request),
     })
 }
 
-/// `Manager.Reset`: the BMC forgets sessions and scripted media and is deaf for a while. The server runs on.
-fn reset_manager(server: &Arc<Server>, request: &Request) -> Reply {
-    let profile = server.config.profile;
-    if let Err(reply) = request.object(profile) {
-        return reply;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_service_s_own_ids_are_paths_of_it() {
+        let dell = Profile::by_name("dell").unwrap();
+        for (route, want) in [
+            ("/redfish", Some("..")),
+            ("/redfish/v1", Some("")),
+            ("/redfish/v1/systems", Some("/systems")),
+            ("/redfish/v1/systems/system.embedded.1/bios", Some("/systems/*/bios")),
+            ("/redfish/v1/systems/1", None),
+            ("/redfish/v1x", None),
+            ("/rest/v1", None),
+            ("/redfish/v1/managers/idrac.embedded.1/virtualmedia/cd", Some("/managers/*/virtualmedia/cd")),
+        ] {
+            assert_eq!(canonical(dell, route).as_deref(), want, "{route}");
+        }
+        let place = |route| media_route(dell, route).map(|(_, rest)| rest);
+        assert_eq!(place("/managers/*/virtualmedia/cd"), Some("cd"));
+        assert_eq!(place("/managers/*/virtualmedia"), Some(""));
+        assert_eq!(place("/managers/*/virtualmediax"), None);
+        assert_eq!(place("/systems/*/virtualmedia/1"), None);
     }
-    let mut state = server.state();
-    state.sessions.clear();
-    for index in 0..profile.slots.len() {
-        state.eject(index);
-    }
-    state.deaf_until = Some(Instant::now() + server.config.timing.bmc_reset);
-    drop(state);
-    server.media_changed.notify_one();
-    Reply::error(profile, 200, "iLO", "ResetInProgress", &[])
-}
-
-fn members(kind: &str, folder: &str) -> Value {
-    json!({
-        "@odata.context": format!("/redfish/v1/$metadata#{kind}Collection.{kind}Collection"),
-        "@odata.id": format!("/redfish/v1/{folder}"),
-        "@odata.type": format!("#{kind}Collection.{kind}Collection"),
-        "Name": folder,
-        "Members": [{"@odata.id": format!("/redfish/v1/{folder}/1")}],
-        "Members@odata.count": 1,
-    })
-}
-
-fn root(server: &Arc<Server>) -> Value {
-    let profile = server.config.profile;
-    json!({
-        "@odata.context": "/redfish/v1/$metadata#ServiceRoot.ServiceRoot",
-        "@odata.id": "/redfish/v1",
-        "@odata.type": "#ServiceRoot.v1_5_1.ServiceRoot",
-        "Id": "RootService",
-        "Name": "HPE RESTful Root Service",
-        "Product": profile.model,
-        "Vendor": profile.vendor,
-        "RedfishVersion": "1.6.0",
-        "UUID": server.uuid,
-        "Systems": {"@odata.id": "/redfish/v1/Systems"},
-        "Managers": {"@odata.id": "/redfish/v1/Managers"},
-        "Chassis": {"@odata.id": "/redfish/v1/Chassis"},
-        "SessionService": {"@odata.id": "/redfish/v1/SessionService"},
-        "Links": {"Sessions": {"@odata.id": "/redfish/v1/SessionService/Sessions"}},
-        "Oem": {profile.oem: {
-            "@odata.type": "#HpeiLOServiceExt.v2_3_0.HpeiLOServiceExt",
-            "Manager": [{
-                "DefaultLanguage": "en",
-                "ManagerFirmwareVersion": profile.firmware.rsplit('v').next(),
-                "ManagerType": "iLO 5",
-                "Status": {"Health": "OK"},
-            }],
-            "Moniker": {"PRODTAG": "HPE iLO 5", "VENDABR": profile.vendor},
-        }},
-    })
-}
-
-fn manager(server: &Arc<Server>) -> Value {
-    let profile = server.config.profile;
-    json!({
-        "@odata.context": "/redfish/v1/$metadata#Manager.Manager",
-        "@odata.id": "/redfish/v1/Managers/1",
-        "@odata.type": "#Manager.v1_5_1.Manager",
-        "Id": "1",
-        "Name": "Manager",
-        "ManagerType": "BMC",
-        "Model": "iLO 5",
-        "FirmwareVersion": profile.firmware,
-        "UUID": server.uuid,
-        "Status": {"Health": "OK", "State": "Enabled"},
-        "VirtualMedia": {"@odata.id": "/redfish/v1/Managers/1/VirtualMedia"},
-        "Links": {
-            "ManagerForServers": [{"@odata.id": "/redfish/v1/Systems/1"}],
-            "ManagerInChassis": [{"@odata.id": "/redfish/v1/Chassis/1"}],
-        },
-        "Actions": {"#Manager.Reset": {
-            "target": "/redfish/v1/Managers/1/Actions/Manager.Reset",
-            "ResetType@Redfish.AllowableValues": ["ForceRestart", "GracefulRestart"],
-        }},
-        "Oem": {profile.oem: {
-            "@odata.type": "#HpeiLO.v2_7_1.HpeiLO",
-            "License": {
-                "LicenseKey": "XXXXX-XXXXX-XXXXX-XXXXX-XXXXX",
-                "LicenseString": profile.licence,
-                "LicenseType": "Perpetual",
-            },
-            "Links": {"LicenseService": {"@odata.id": "/redfish/v1/Managers/1/LicenseService"}},
-        }},
-    })
 }

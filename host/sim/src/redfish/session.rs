@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use rand::RngExt;
 use serde_json::{Value, json};
 
+use crate::profile::{Meaning, Profile};
 use crate::redfish::reply::{Reply, Request};
 use crate::server::{Server, Session};
 
@@ -26,14 +27,15 @@ pub(crate) fn authorise(server: &Arc<Server>, request: &Request) -> Result<(), R
                 session.used = Instant::now();
                 Ok(())
             }
-            None => Err(Reply::error(profile, 401, "Base", "NoValidSession", &[])),
+            None => Err(Reply::says(profile, Meaning::NoSession, &[])),
         };
     }
     if let Some((user, password)) = basic(request) {
         return login(server, &user, &password);
     }
-    let mut reply = Reply::error(profile, 401, "Base", "NoValidSession", &[]);
-    reply.headers.push(("WWW-Authenticate", "Basic realm=\"iLO\"".into()));
+    let mut reply = Reply::says(profile, Meaning::NoSession, &[]);
+    let realm = format!("Basic realm=\"{}\"", profile.bmc_model);
+    reply.headers.push(("WWW-Authenticate", realm));
     Err(reply)
 }
 
@@ -54,7 +56,7 @@ fn login(server: &Arc<Server>, user: &str, password: &str) -> Result<(), Reply> 
     let mut state = server.state();
     if let Some(until) = state.login_refused_until {
         if Instant::now() < until {
-            return Err(Reply::error(profile, 401, "iLO", "LoginAttemptDelayed", &[]));
+            return Err(Reply::says(profile, Meaning::LoginDelayed, &[]));
         }
         state.login_refused_until = None;
         state.wrong_logins = 0;
@@ -67,7 +69,7 @@ fn login(server: &Arc<Server>, user: &str, password: &str) -> Result<(), Reply> 
     if state.wrong_logins >= WRONG_LOGINS {
         state.login_refused_until = Some(Instant::now() + server.config.timing.login_delay);
     }
-    Err(Reply::error(profile, 401, "iLO", "UnauthorizedLoginAttempt", &[]))
+    Err(Reply::says(profile, Meaning::WrongLogin, &[]))
 }
 
 pub(crate) fn service() -> Value {
@@ -108,19 +110,22 @@ pub(crate) fn one(server: &Arc<Server>, id: &str) -> Option<Value> {
         .sessions
         .iter()
         .find(|session| session.id.eq_ignore_ascii_case(id))?;
-    Some(document(session))
+    Some(document(server.config.profile, session))
 }
 
-fn document(session: &Session) -> Value {
-    json!({
+fn document(profile: &Profile, session: &Session) -> Value {
+    let mut body = json!({
         "@odata.context": "/redfish/v1/$metadata#Session.Session",
         "@odata.id": path(&session.id),
         "@odata.type": "#Session.v1_0_0.Session",
         "Id": session.id,
         "Name": "User Session",
         "UserName": session.user,
-        "Oem": {"Hpe": {"UserLoginTime": session.created}},
-    })
+    });
+    if let Some(oem) = profile.redfish.oem {
+        body["Oem"] = json!({oem.key(): {"UserLoginTime": session.created}});
+    }
+    body
 }
 
 fn path(id: &str) -> String {
@@ -141,7 +146,7 @@ pub(crate) fn create(server: &Arc<Server>, request: &Request, full: bool) -> Rep
         } else {
             "Password"
         };
-        return Reply::error(profile, 400, "Base", "PropertyMissing", &[missing]);
+        return Reply::says(profile, Meaning::PropertyMissing, &[missing]);
     };
     if let Err(reply) = login(server, user, password) {
         return reply;
@@ -150,7 +155,7 @@ pub(crate) fn create(server: &Arc<Server>, request: &Request, full: bool) -> Rep
     let mut state = server.state();
     state.sessions.retain(|session| session.used.elapsed() < expiry);
     if full || state.sessions.len() >= profile.session_cap {
-        return Reply::error(profile, 400, "Base", "CreateLimitReachedForResource", &[]);
+        return Reply::says(profile, Meaning::SessionsFull, &[]);
     }
     state.session_count += 1;
     let secret: [u8; 16] = rand::rng().random();
@@ -162,7 +167,7 @@ pub(crate) fn create(server: &Arc<Server>, request: &Request, full: bool) -> Rep
         used: Instant::now(),
     };
     let host = request.header("host").unwrap_or("localhost");
-    let mut reply = Reply::resource(document(&session), "GET, HEAD, POST");
+    let mut reply = Reply::resource(profile, document(profile, &session), "GET, HEAD, POST");
     reply.status = 201;
     reply.headers.push(("X-Auth-Token", session.token.clone()));
     reply
