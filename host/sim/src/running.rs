@@ -18,7 +18,7 @@ use crate::media::MediaReads;
 use crate::profile::Device;
 use crate::serve;
 use crate::server::{LastBoot, PowerCommand, PowerState, Server, ServerParts};
-use crate::tls::{self, Identity, Trust};
+use crate::tls::{self, Service, Trust};
 use crate::trace::{Exchange, TraceFile};
 
 /// Power verbs that wait for their turn.
@@ -64,9 +64,9 @@ pub async fn start(config: SimConfig) -> Result<Running, SimError> {
         move |source| SimError::File { path, source }
     };
     std::fs::create_dir_all(&config.data).map_err(file_error(&config.data))?;
-    let identity = Identity::generate(Some(config.listen.ip()))?;
+    let service = Service::generate(config.profile.tls.offer, Some(config.listen.ip()))?;
     let ca_pem = config.data.join("ca.pem");
-    std::fs::write(&ca_pem, &identity.ca_pem).map_err(file_error(&ca_pem))?;
+    std::fs::write(&ca_pem, &service.ca_pem).map_err(file_error(&ca_pem))?;
     let trace_file = Arc::new(TraceFile::open(config.trace.as_deref())?);
     let media_tls = tls::client(Trust::Anything)?;
     let media_tls_strict = tls::client(Trust::Only(""))?;
@@ -107,11 +107,10 @@ pub async fn start(config: SimConfig) -> Result<Running, SimError> {
             disk: files.disk.clone(),
             serial_log: files.serial.clone(),
         });
-        let tls = Arc::clone(&identity.server);
         running.tasks.spawn(machine::run(Arc::clone(&server), commands));
         running
             .tasks
-            .spawn(serve::run(Arc::clone(&server), listener, tls, running.tasks.clone()));
+            .spawn(serve::run(Arc::clone(&server), listener, service.clone(), running.tasks.clone()));
         if config.powered_on {
             // The channel is new and empty.
             let _ = server.power.try_send(PowerCommand::On);

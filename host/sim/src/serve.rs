@@ -1,4 +1,5 @@
-//! HTTPS for one simulated BMC: sockets, limits, faults and the trace around [`crate::redfish`].
+//! TLS for one simulated BMC: sockets, limits, faults and the trace around [`crate::redfish`], [`crate::ris`] and
+//! [`crate::ribcl`].
 
 use std::convert::Infallible;
 use std::io;
@@ -10,22 +11,24 @@ use futures_util::{StreamExt, stream};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, SERVER};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, SERVER};
 use hyper::service::service_fn;
 use hyper::{Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::ServerConfig;
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
 use crate::faults::{AnswerBody, Applied, Effect};
-use crate::redfish;
+use crate::profile::{Meaning, Protocol};
 use crate::redfish::reply::{Reply, Request};
+use crate::ribcl::http::{Instead, Tap};
 use crate::server::Server;
+use crate::tls::Service;
 use crate::trace::{self, Exchange};
+use crate::{redfish, ribcl, ris};
 
 /// Longest request body in bytes.
 const BODY_CAP: usize = 64 << 10;
@@ -39,8 +42,7 @@ const HANG: Duration = Duration::from_secs(3600);
 type Body = BoxBody<Bytes, io::Error>;
 
 /// Accepts connections until the server stops.
-pub(crate) async fn run(server: Arc<Server>, listener: TcpListener, tls: Arc<ServerConfig>, tasks: TaskTracker) {
-    let acceptor = TlsAcceptor::from(tls);
+pub(crate) async fn run(server: Arc<Server>, listener: TcpListener, tls: Service, tasks: TaskTracker) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let accepted = tokio::select! {
@@ -56,12 +58,12 @@ pub(crate) async fn run(server: Arc<Server>, listener: TcpListener, tls: Arc<Ser
             }
         };
         let server = Arc::clone(&server);
-        let acceptor = acceptor.clone();
+        let tls = tls.clone();
         tasks.spawn(async move {
             let stop = server.stop.clone();
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = connection(server, acceptor, tcp) => {}
+                () = connection(server, tls, tcp) => {}
             }
             drop(permit);
         });
@@ -77,22 +79,40 @@ async fn accept(
     Ok((permit, tcp))
 }
 
-async fn connection(server: Arc<Server>, acceptor: TlsAcceptor, tcp: TcpStream) {
+async fn connection(server: Arc<Server>, tls: Service, tcp: TcpStream) {
     if deaf(&server) || tcp.set_nodelay(true).is_err() {
         return;
     }
-    let Ok(Ok(stream)) = timeout(CLIENT_DEADLINE, acceptor.accept(tcp)).await else {
+    let Ok(Ok(mut stream)) = timeout(CLIENT_DEADLINE, tls.accept(tcp)).await else {
         return;
     };
+    let mut before = Vec::new();
+    if server.config.profile.speaks(Protocol::RibclRaw) {
+        // The first record tells what is spoken.
+        let mut record = vec![0; 16 << 10];
+        let Ok(Ok(count)) = timeout(CLIENT_DEADLINE, stream.read(&mut record)).await else {
+            return;
+        };
+        record.truncate(count);
+        if record.first() == Some(&b'<') {
+            if let Err(error) = ribcl::raw::talk(&server, &mut stream, &record).await {
+                tracing::debug!(%error, "connection ended");
+            }
+            return;
+        }
+        before = record;
+    }
+    let instead = Instead::default();
+    let tap = Tap::new(stream, before, instead.clone());
     let service = service_fn(move |request| {
-        let server = Arc::clone(&server);
-        async move { serve(&server, request).await }
+        let (server, instead) = (Arc::clone(&server), instead.clone());
+        async move { serve(&server, request, &instead).await }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(CLIENT_DEADLINE)
         .max_buf_size(32 << 10)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(tap), service)
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "connection ended");
@@ -105,7 +125,11 @@ fn deaf(server: &Server) -> bool {
 }
 
 /// One request. An `Err` makes hyper close the connection without a reply.
-async fn serve(server: &Arc<Server>, request: hyper::Request<Incoming>) -> Result<Response<Body>, io::Error> {
+async fn serve(
+    server: &Arc<Server>,
+    request: hyper::Request<Incoming>,
+    instead: &Instead,
+) -> Result<Response<Body>, io::Error> {
     let time = trace::now();
     let (parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
@@ -119,6 +143,12 @@ async fn serve(server: &Arc<Server>, request: hyper::Request<Incoming>) -> Resul
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => None,
         _ => return Err(io::ErrorKind::TimedOut.into()),
     };
+    if spoken(server, &path) == Some(Protocol::Ribcl)
+        && method == "POST"
+        && let Some(script) = &body
+    {
+        return ribcl(server, &String::from_utf8_lossy(script), instead).await;
+    }
     let fault = server
         .config
         .faults
@@ -143,9 +173,13 @@ async fn serve(server: &Arc<Server>, request: hyper::Request<Incoming>) -> Resul
         body,
     });
     let reply = decide(server, request.as_ref(), fault.as_ref());
-    if let Decision::Reply(reply, _) = &reply {
-        exchange.status = Some(reply.status);
-        exchange.message = reply.message_id();
+    match &reply {
+        Decision::Reply(reply, _) => {
+            exchange.status = Some(reply.status);
+            exchange.message = reply.message_id();
+        }
+        Decision::Raw(status, _) => exchange.status = Some(*status),
+        Decision::Drop | Decision::Hang => {}
     }
     server.trace_file.write("request", &exchange);
     server.trace.push(exchange);
@@ -154,6 +188,40 @@ async fn serve(server: &Arc<Server>, request: hyper::Request<Incoming>) -> Resul
         Decision::Raw(status, text) => Ok(raw(status, text)),
         Decision::Drop => Err(io::ErrorKind::ConnectionReset.into()),
         Decision::Hang => {
+            tokio::time::sleep(HANG).await;
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+}
+
+/// What is spoken at a path, if it is spoken here.
+fn spoken(server: &Server, path: &str) -> Option<Protocol> {
+    let route = path.split('?').next().unwrap_or_default().to_ascii_lowercase();
+    let under = |root: &str| route == root || route.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
+    let protocol = if under("/redfish") {
+        Protocol::Redfish
+    } else if under("/rest") {
+        Protocol::Ris
+    } else if under("/ribcl") {
+        Protocol::Ribcl
+    } else {
+        return None;
+    };
+    server.config.profile.speaks(protocol).then_some(protocol)
+}
+
+/// A posted script. Its answer ends the connection.
+async fn ribcl(server: &Arc<Server>, script: &str, instead: &Instead) -> Result<Response<Body>, io::Error> {
+    match ribcl::take(server, "POST", script).await {
+        ribcl::Outcome::Documents(documents, cut) => {
+            instead.set(ribcl::wire(server, &documents, cut));
+            let mut response = Response::new(whole(Bytes::new()));
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            Ok(response)
+        }
+        ribcl::Outcome::Http(status, text) => Ok(raw(status, text)),
+        ribcl::Outcome::Drop => Err(io::ErrorKind::ConnectionReset.into()),
+        ribcl::Outcome::Hang => {
             tokio::time::sleep(HANG).await;
             Err(io::ErrorKind::TimedOut.into())
         }
@@ -188,8 +256,14 @@ fn decide(server: &Arc<Server>, request: Option<&Request>, fault: Option<&Applie
         | Effect::NotMounted => {}
     }
     let reply = match request {
-        Some(request) => redfish::answer(server, request, effect),
-        None => Reply::error(profile, 413, "Base", "RequestBodyTooLarge", &[]),
+        Some(request) => match spoken(server, &request.path) {
+            Some(Protocol::Redfish) => redfish::answer(server, request, effect),
+            Some(Protocol::Ris) => ris::answer(server, request, effect),
+            // Posted scripts do not come here.
+            Some(Protocol::Ribcl | Protocol::RibclRaw) => return Decision::Raw(405, String::new()),
+            None => return Decision::Raw(404, String::new()),
+        },
+        None => Reply::says(profile, Meaning::BodyTooLarge, &[]),
     };
     let cut = match effect {
         Effect::Truncate(bytes) => Some(*bytes),
@@ -199,7 +273,13 @@ fn decide(server: &Arc<Server>, request: Option<&Request>, fault: Option<&Applie
 }
 
 fn respond(server: &Arc<Server>, reply: Reply, cut: Option<usize>) -> Response<Body> {
-    let text = reply.body.map(|body| body.to_string()).unwrap_or_default();
+    let (kind, text) = match (reply.text, reply.body) {
+        (Some(text), _) => text,
+        (None, body) => (
+            "application/json; charset=utf-8",
+            body.map(|body| body.to_string()).unwrap_or_default(),
+        ),
+    };
     let length = text.len();
     let body = match cut {
         Some(cut) if cut < length => truncated(Bytes::from(text).slice(..cut)),
@@ -208,14 +288,13 @@ fn respond(server: &Arc<Server>, reply: Reply, cut: Option<usize>) -> Response<B
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(SERVER, HeaderValue::from_static(server.config.profile.server_header));
+    if let Ok(name) = HeaderValue::from_str(&server.config.profile.redfish.server_header) {
+        headers.insert(SERVER, name);
+    }
     headers.insert("OData-Version", HeaderValue::from_static("4.0"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     if length > 0 {
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/json; charset=utf-8"),
-        );
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
     if let Some(allow) = reply.allow {

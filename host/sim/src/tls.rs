@@ -1,5 +1,8 @@
 //! Certificates: the CA and the servers' certificate of the simulated BMCs, and the client side for https media.
+//!
+//! Old BMCs are served by OpenSSL, since rustls has nothing older than TLS 1.2: see [`legacy`].
 
+use std::io;
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
@@ -8,8 +11,59 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 
 use crate::error::SimError;
+use crate::profile::TlsOffer;
+
+mod legacy;
+
+/// A connection to a BMC, its handshake done.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// The server side of a BMC's TLS, and what vouches for it.
+#[derive(Clone)]
+pub(crate) struct Service {
+    /// Of the CA.
+    pub(crate) ca_pem: String,
+    acceptor: Acceptor,
+}
+
+#[derive(Clone)]
+enum Acceptor {
+    Modern(TlsAcceptor),
+    Legacy(openssl::ssl::SslContext),
+}
+
+impl Service {
+    /// Makes a CA and a certificate for the loopback names and `extra`, as old as the offer.
+    pub(crate) fn generate(offer: TlsOffer, extra: Option<std::net::IpAddr>) -> Result<Self, SimError> {
+        if offer != TlsOffer::Modern {
+            let (ca_pem, context) =
+                legacy::generate(offer, extra).map_err(|error| SimError::Certificates(error.to_string()))?;
+            return Ok(Self {
+                ca_pem,
+                acceptor: Acceptor::Legacy(context),
+            });
+        }
+        let identity = Identity::generate(extra)?;
+        Ok(Self {
+            ca_pem: identity.ca_pem,
+            acceptor: Acceptor::Modern(TlsAcceptor::from(identity.server)),
+        })
+    }
+
+    /// Does the handshake.
+    pub(crate) async fn accept(&self, tcp: TcpStream) -> io::Result<Box<dyn Stream>> {
+        match &self.acceptor {
+            Acceptor::Modern(acceptor) => Ok(Box::new(acceptor.accept(tcp).await?)),
+            Acceptor::Legacy(context) => Ok(Box::new(legacy::accept(context, tcp).await?)),
+        }
+    }
+}
 
 /// What vouches for a certificate, and a TLS server set-up with that certificate for the loopback names.
 pub(crate) struct Identity {
