@@ -12,3 +12,5 @@ rm -rf "$folder"
 "$folder/bin/pip" --disable-pip-version-check --no-input --quiet install --requirement "$here/bmc/requirements.txt" ||
     cannot "pip could not install what tests/lab/bmc/requirements.txt names (is the network there?)"
 "$folder/bin/sushy-emulator" --help > /dev/null || fail "sushy-emulator does not start"
+"$folder/bin/python" -c 'import hpilo; from proliantutils.ilo import ribcl, ris' ||
+    fail "python-hpilo or proliantutils cannot be imported"

@@ -84,6 +84,7 @@ KEYSTONE=$lab/openstack/keystone
 NGINX=/usr/sbin/nginx
 OSLO_PYTHON=$lab/oslo/bin/python
 SUSHY_EMULATOR=$lab/bmc/bin/sushy-emulator
+BMC_PYTHON=$lab/bmc/bin/python
 DISK_IMAGE=$lab/disk/disk.img
 DISK_IMAGE_SHA256=$(sha256sum "$lab/disk/disk.img" | cut -d' ' -f1)
 ENV
