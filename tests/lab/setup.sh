@@ -22,7 +22,10 @@ packages=(
     fdisk gdisk
     python3-venv memcached nginx-light curl iproute2
     gzip xz-utils zstd qemu-utils
+    clang lld wasi-libc
 )
+# Node's own packages bring npm along, and stand against Debian's.
+command -v npm > /dev/null || packages+=(nodejs npm)
 
 exec 9>"$lab/lock"
 flock -n 9 || { say "waiting for another set-up to finish"; flock 9; }
@@ -54,6 +57,7 @@ step swift    "$here/swift.sh" "$here/openstack/requirements.txt" -- "$here/swif
 step keystone "$here/keystone.sh" "$here/openstack/run_keystone.py" "$lab/stamps/swift" -- "$here/keystone.sh" "$lab/openstack"
 step oslo     "$here/oslo.sh" "$here"/oslo/*               -- "$here/oslo.sh" "$lab/oslo"
 step bmc      "$here/bmc.sh" "$here"/bmc/*                 -- "$here/bmc.sh" "$lab/bmc"
+step plugins  "$here/plugins.sh" "$here"/plugins/*         -- "$here/plugins.sh" "$lab/plugins"
 step nginx    "$here/nginx.sh" "$here"/nginx/*             -- "$here/nginx.sh"
 
 cat > "$lab/lab.env.new" <<ENV
@@ -83,6 +87,10 @@ OPENSTACK_PYTHON=$lab/openstack/venv/bin/python
 KEYSTONE=$lab/openstack/keystone
 NGINX=/usr/sbin/nginx
 OSLO_PYTHON=$lab/oslo/bin/python
+PLUGIN_WHEELS=$lab/plugins/wheels
+PLUGIN_PYTHON=$lab/plugins/python/bin
+PLUGIN_NPM_CACHE=$lab/plugins/npm-cache
+PLUGIN_JS=$lab/plugins/js/node_modules/.bin
 SUSHY_EMULATOR=$lab/bmc/bin/sushy-emulator
 BMC_PYTHON=$lab/bmc/bin/python
 DISK_IMAGE=$lab/disk/disk.img
