@@ -16,6 +16,16 @@ pub enum SimError {
     /// A fault file that cannot be read or understood.
     #[error("fault file: {0}")]
     Faults(String),
+    /// A recorded dialogue that cannot be read or understood.
+    #[error("{}: {reason}", place(.file, *.line))]
+    Recording {
+        /// Which file.
+        file: String,
+        /// Which line, from 1; 0: none in particular.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A socket that a server should listen on is not available.
     #[error("server {server} cannot listen on {address}; choose another --listen or port 0")]
     Listen {
@@ -50,4 +60,11 @@ pub enum SimError {
         /// What went wrong.
         reason: String,
     },
+}
+
+fn place(file: &str, line: usize) -> String {
+    match line {
+        0 => format!("recording {file}"),
+        line => format!("recording {file}, line {line}"),
+    }
 }

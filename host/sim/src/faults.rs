@@ -1,10 +1,28 @@
-//! What goes wrong on purpose: rules read from a TOML file and applied to BMC requests.
+//! What goes wrong on purpose: rules read from a TOML file and applied to BMC requests and to the BMC's reads of media.
 //!
-//! Each `[[rule]]` says which requests it meets (`server`, `method`, `path` with `*` for any run of characters; absent
-//! means all), which of those it spares first (`skip`) and how many it then hits (`times`), and what happens to them:
-//! `status` with `body` or with `message` (a message id), `hang`, `drop`, `truncate` (bytes of the reply's body),
-//! `stale-inserted-ms` (after an eject), `session-table-full`, `not-mounted` (an insert that lies), and `delay-ms` by
-//! itself or before any of them. The first rule that is due wins; `name` is what the trace calls it.
+//! Each `[[rule]]` says what it meets, which of that it spares first (`skip`) and how often it then hits (`times`), and what
+//! happens. The first rule that is due wins; `name` is what the trace calls it.
+//!
+//! It meets requests by `server`, `method`, `path` (with `*` for any run of characters; an RIBCL command is the path
+//! `/ribcl/COMMAND`) and `contains`, a text of the body. With `on = "media"` it meets reads of images, by `server`, `device`
+//! (`cd`, `floppy`), `method` and `path` of the image's URL. What is absent means all.
+//!
+//! | effect | what happens |
+//! |---|---|
+//! | `delay-ms` | it takes longer; by itself or before any other effect |
+//! | `status`, with `body` or `message` and `headers` | this answer, and nothing is done; an RIBCL command fails with `status = 200`, `message = "0x0023"` |
+//! | `hang` | no answer, ever |
+//! | `drop` | the connection is closed; nothing is done |
+//! | `reset = "request"` / `"answer"` | the connection is reset before anything is done / in the middle of the answer |
+//! | `truncate` | it is done, and the body breaks off after so many bytes |
+//! | `split` | it is done, and the body comes in chunks of so many bytes |
+//! | `content` | it is done, and the body is `garbage`, `html`, `wrong-type`, `empty` or `unfinished` |
+//! | `stale` | a read is answered as it was when the rule was first due |
+//! | `stale-inserted-ms` | after this eject the slot still says `Inserted` for so long |
+//! | `session-table-full` | a login is refused |
+//! | `not-mounted` | an insert is agreed to, and nothing is mounted |
+//! | `bmc-reset` | it is done, and the BMC resets itself instead of answering: sessions and media are lost |
+//! | `clock-skew-s` | the BMC's clock jumps: sessions that are then too old are over, and `Date` is wrong |
 //!
 //! ```
 //! let faults = sim::Faults::parse(r#"
@@ -17,17 +35,31 @@
 //! "#).unwrap();
 //! ```
 
+pub(crate) mod deliver;
+mod effect;
+mod rule;
+
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
+use toml::Spanned;
 
+pub(crate) use self::effect::{AnswerBody, Content, Delivery, Effect, ResetAt, garbage};
+use self::rule::{On, RuleSpec};
 use crate::error::SimError;
+use crate::profile::Device;
 
 /// A fault file may not be bigger than this.
 const FILE_CAP: u64 = 1 << 20;
+/// Rules of all files together.
+const RULES_CAP: usize = 10_000;
+/// Answers that one stale rule remembers.
+const STALE_KEPT: usize = 4096;
 
 /// An ordered list of fault rules with their counters. Clones share the counters.
 #[derive(Clone, Debug, Default)]
@@ -38,79 +70,53 @@ pub struct Faults {
 #[derive(Debug)]
 struct Rule {
     spec: RuleSpec,
+    name: String,
+    effect: Effect,
     seen: AtomicU64,
     applied: AtomicU64,
+    /// What reads said when a stale rule first met them.
+    stale: Mutex<HashMap<(usize, String), Value>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FaultFile {
     #[serde(default)]
-    rule: Vec<RuleSpec>,
+    rule: Vec<Spanned<RuleSpec>>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RuleSpec {
-    name: Option<String>,
-    server: Option<usize>,
-    method: Option<String>,
-    path: Option<String>,
-    #[serde(default)]
-    skip: u64,
-    times: Option<u64>,
-    status: Option<u16>,
-    body: Option<String>,
-    message: Option<String>,
-    delay_ms: Option<u64>,
-    #[serde(default)]
-    hang: bool,
-    #[serde(default)]
-    drop: bool,
-    truncate: Option<usize>,
-    stale_inserted_ms: Option<u64>,
-    #[serde(default)]
-    session_table_full: bool,
-    #[serde(default)]
-    not_mounted: bool,
+/// A request as rules see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) server: usize,
+    pub(crate) method: &'a str,
+    /// Without its query; `/ribcl/COMMAND` for RIBCL.
+    pub(crate) path: &'a str,
+    pub(crate) body: &'a [u8],
 }
 
-/// What a matching rule does to one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A rule that hits one request.
+#[derive(Clone, Debug)]
 pub(crate) struct Applied {
     /// Name for the trace.
     pub(crate) name: String,
     pub(crate) delay: Option<Duration>,
     pub(crate) effect: Effect,
+    rule: Arc<Rule>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// Only the delay.
-    None,
-    /// Answer this instead of doing anything.
-    Answer { status: u16, body: AnswerBody },
-    /// Never answer.
-    Hang,
-    /// Close the connection instead of answering; the request was not carried out.
-    Drop,
-    /// Carry it out and cut the reply's body after this many bytes.
-    Truncate(usize),
-    /// Carry it out; the slot keeps saying `Inserted` for this long.
-    StaleInserted(Duration),
-    /// Refuse a new session as if the table were full.
-    SessionTableFull,
-    /// Say yes to an insert and mount nothing.
-    NotMounted,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerBody {
-    /// Text as given.
-    Text(String),
-    /// An error document with this message id.
-    Message(String),
-    Empty,
+impl Applied {
+    /// What a read says now, or said when this rule first met it, if the rule makes reads stale.
+    pub(crate) fn stale(&self, server: usize, key: &str, now: Value) -> Value {
+        if self.effect != Effect::Stale {
+            return now;
+        }
+        let mut kept = self.rule.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= STALE_KEPT {
+            kept.clear();
+        }
+        kept.entry((server, key.to_owned())).or_insert(now).clone()
+    }
 }
 
 impl Faults {
@@ -127,7 +133,9 @@ impl Faults {
             return Err(wrong(format!("{size} bytes; at most {FILE_CAP} are read")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        Self::parse(&text).map_err(|error| wrong(error.to_string()))
+        let faults = Self::none();
+        faults.extend(&text).map_err(wrong)?;
+        Ok(faults)
     }
 
     /// Reads rules from TOML text.
@@ -139,60 +147,84 @@ impl Faults {
 
     /// Adds the rules in `text` behind the present ones, also while servers run.
     pub fn add(&self, text: &str) -> Result<(), SimError> {
-        let file: FaultFile = toml::from_str(text).map_err(|error| SimError::Faults(error.to_string()))?;
+        self.extend(text).map_err(SimError::Faults)
+    }
+
+    fn extend(&self, text: &str) -> Result<(), String> {
+        let file: FaultFile = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut rules = self.lock();
+        if rules.len().saturating_add(file.rule.len()) > RULES_CAP {
+            return Err(format!("more than {RULES_CAP} rules"));
+        }
         let mut added = Vec::new();
-        for (index, spec) in file.rule.into_iter().enumerate() {
-            check(&spec).map_err(|reason| {
-                let name = spec.name.clone().unwrap_or_else(|| format!("{}", index + 1));
-                SimError::Faults(format!("rule {name}: {reason}"))
-            })?;
+        for spec in file.rule {
+            let line = 1 + text.get(..spec.span().start).unwrap_or(text).matches('\n').count();
+            let spec = spec.into_inner();
+            let number = rules.len() + added.len() + 1;
+            let name = spec.name.clone().unwrap_or_else(|| format!("rule {number}"));
+            let effect = spec
+                .effect()
+                .map_err(|reason| format!("line {line}: {name}: {reason}"))?;
             added.push(Arc::new(Rule {
                 spec,
+                name,
+                effect,
                 seen: AtomicU64::new(0),
                 applied: AtomicU64::new(0),
+                stale: Mutex::default(),
             }));
         }
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner).extend(added);
+        rules.extend(added);
         Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Rule>>> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes every rule.
     pub fn clear(&self) {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.lock().clear();
     }
 
     /// How often each rule was applied, in file order, with its name.
     pub fn applied(&self) -> Vec<(String, u64)> {
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules
-            .iter()
-            .enumerate()
-            .map(|(index, rule)| (rule.name(index), rule.applied.load(Ordering::Relaxed)))
-            .collect()
+        let rules = self.lock();
+        let count = |rule: &Arc<Rule>| (rule.name.clone(), rule.applied.load(Ordering::Relaxed));
+        rules.iter().map(count).collect()
     }
 
-    /// The first rule that matches and is due. Counts every match.
-    pub(crate) fn apply(&self, server: usize, method: &str, path: &str) -> Option<Applied> {
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        for (index, rule) in rules.iter().enumerate() {
+    /// The first rule that meets this request and is due. Counts every match.
+    pub(crate) fn apply(&self, asked: &Asked<'_>) -> Option<Applied> {
+        self.first(|spec| {
+            spec.on == On::Request
+                && spec.meets(asked.server, asked.method, asked.path)
+                && spec.contains.as_deref().is_none_or(|text| holds(asked.body, text))
+        })
+    }
+
+    /// The same for a read of an image; `path` is that of its URL.
+    pub(crate) fn apply_to_read(&self, server: usize, device: Device, method: &str, path: &str) -> Option<Applied> {
+        self.first(|spec| {
+            spec.on == On::Media
+                && spec.meets(server, method, path)
+                && spec.device.is_none_or(|wanted| wanted == device)
+        })
+    }
+
+    fn first(&self, meets: impl Fn(&RuleSpec) -> bool) -> Option<Applied> {
+        let rules = self.lock();
+        for rule in rules.iter().filter(|rule| meets(&rule.spec)) {
             let spec = &rule.spec;
-            let hit = spec.server.is_none_or(|wanted| wanted == server)
-                && spec
-                    .method
-                    .as_deref()
-                    .is_none_or(|wanted| wanted.eq_ignore_ascii_case(method))
-                && spec.path.as_deref().is_none_or(|wanted| glob(wanted, path));
-            if !hit {
-                continue;
-            }
             let seen = rule.seen.fetch_add(1, Ordering::Relaxed);
             let due = seen >= spec.skip && spec.times.is_none_or(|times| seen < spec.skip.saturating_add(times));
             if due {
                 rule.applied.fetch_add(1, Ordering::Relaxed);
                 return Some(Applied {
-                    name: rule.name(index),
+                    name: rule.name.clone(),
                     delay: spec.delay_ms.map(Duration::from_millis),
-                    effect: effect(spec),
+                    effect: rule.effect.clone(),
+                    rule: Arc::clone(rule),
                 });
             }
         }
@@ -200,68 +232,18 @@ impl Faults {
     }
 }
 
-impl Rule {
-    fn name(&self, index: usize) -> String {
-        self.spec.name.clone().unwrap_or_else(|| format!("rule {}", index + 1))
+impl RuleSpec {
+    fn meets(&self, server: usize, method: &str, path: &str) -> bool {
+        let wanted = self.method.as_deref();
+        self.server.is_none_or(|wanted| wanted == server)
+            && wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(method))
+            && self.path.as_deref().is_none_or(|wanted| glob(wanted, path))
     }
 }
 
-fn check(spec: &RuleSpec) -> Result<(), String> {
-    let effects = usize::from(spec.status.is_some())
-        + usize::from(spec.hang)
-        + usize::from(spec.drop)
-        + usize::from(spec.truncate.is_some())
-        + usize::from(spec.stale_inserted_ms.is_some())
-        + usize::from(spec.session_table_full)
-        + usize::from(spec.not_mounted);
-    if effects > 1 {
-        return Err("has several effects; give one of status, hang, drop, truncate, stale-inserted-ms, session-table-full, not-mounted".into());
-    }
-    if effects == 0 && spec.delay_ms.is_none() {
-        return Err("has no effect; give one, or delay-ms".into());
-    }
-    if let Some(status) = spec.status
-        && !(200..600).contains(&status)
-    {
-        return Err(format!("status {status} is not an HTTP status that ends a request"));
-    }
-    if spec.status.is_none() && (spec.body.is_some() || spec.message.is_some()) {
-        return Err("body and message need a status".into());
-    }
-    if spec.body.is_some() && spec.message.is_some() {
-        return Err("give body or message, not both".into());
-    }
-    if let Some(path) = &spec.path
-        && !path.starts_with(['/', '*'])
-    {
-        return Err(format!("path {path:?} must start with / or *"));
-    }
-    Ok(())
-}
-
-fn effect(spec: &RuleSpec) -> Effect {
-    if let Some(status) = spec.status {
-        let body = match (&spec.body, &spec.message) {
-            (Some(text), _) => AnswerBody::Text(text.clone()),
-            (None, Some(id)) => AnswerBody::Message(id.clone()),
-            (None, None) => AnswerBody::Empty,
-        };
-        Effect::Answer { status, body }
-    } else if spec.hang {
-        Effect::Hang
-    } else if spec.drop {
-        Effect::Drop
-    } else if let Some(bytes) = spec.truncate {
-        Effect::Truncate(bytes)
-    } else if let Some(ms) = spec.stale_inserted_ms {
-        Effect::StaleInserted(Duration::from_millis(ms))
-    } else if spec.session_table_full {
-        Effect::SessionTableFull
-    } else if spec.not_mounted {
-        Effect::NotMounted
-    } else {
-        Effect::None
-    }
+/// Whether the text stands in these bytes.
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 /// `*` stands for any run of characters, slashes too; all else for itself. A trailing slash does not count.
@@ -290,44 +272,4 @@ fn glob(pattern: &str, path: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_star_stands_for_any_run_of_characters() {
-        for (pattern, path, want) in [
-            ("/a/*/c", "/a/b/c", true),
-            ("/a/*/c", "/a/b/d/c/", true),
-            ("/a/*/c", "/a/c", false),
-            ("/a*", "/a", true),
-            ("*", "/x", true),
-            ("/a", "/a/b", false),
-            ("/A/b", "/a/B", true),
-            ("*x*x", "/x", false),
-        ] {
-            assert_eq!(glob(pattern, path), want, "{pattern} on {path}");
-        }
-    }
-
-    #[test]
-    fn a_rule_skips_then_applies_then_is_spent() {
-        let faults = Faults::parse("[[rule]]\nskip = 1\ntimes = 2\nstatus = 500").unwrap();
-        let hits: Vec<bool> = (0..5).map(|_| faults.apply(0, "GET", "/x").is_some()).collect();
-        assert_eq!(hits, [false, true, true, false, false]);
-        assert_eq!(faults.applied(), [("rule 1".to_owned(), 2)]);
-    }
-
-    #[test]
-    fn rules_that_say_nothing_or_too_much_are_refused() {
-        for text in [
-            "[[rule]]\nserver = 1",
-            "[[rule]]\nstatus = 500\nhang = true",
-            "[[rule]]\nstatus = 99",
-            "[[rule]]\nbody = 'x'\nhang = true",
-            "[[rule]]\nhang = true\npath = 'x'",
-            "[[rule]]\nhangs = true",
-        ] {
-            assert!(Faults::parse(text).is_err(), "{text}");
-        }
-    }
-}
+mod tests;

@@ -17,8 +17,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
 
+use crate::faults::{Content, Effect, garbage};
+use crate::media::reply::Reply;
 use crate::profile::{Device, FirstRead, MediaClient};
-use crate::trace::without_credentials;
+use crate::trace::reads::{Read, ReadWatch, effect_of};
+use crate::trace::{self, without_credentials};
 
 pub(crate) use image_url::ImageUrl;
 pub use record::MediaReads;
@@ -55,6 +58,7 @@ pub(crate) struct Medium {
     /// The whole file, of a BMC that fetches it so.
     copy: OnceCell<Mutex<File>>,
     record: Arc<ReadRecord>,
+    watch: Option<ReadWatch>,
 }
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
@@ -67,6 +71,8 @@ pub(crate) struct ReadRules {
     /// For one answer, or one piece of a whole file.
     pub(crate) deadline: Duration,
     pub(crate) tls: Arc<ClientConfig>,
+    /// The rules and the trace of the server that reads.
+    pub(crate) watch: Option<ReadWatch>,
 }
 
 impl Medium {
@@ -87,6 +93,7 @@ impl Medium {
                 rules.device,
                 without_credentials(text).unwrap_or_else(|| text.to_owned()),
             )),
+            watch: rules.watch,
         }
     }
 
@@ -96,14 +103,15 @@ impl Medium {
 
     /// Size of the image: by a HEAD, by the first sector's `Content-Range`, or by fetching it.
     pub(crate) async fn size(&self) -> Result<u64, MediaError> {
-        let learn = || async {
-            match self.shape.first {
-                FirstRead::Range => Ok(self.counted(0, self.sector.max(self.shape.least)).await?.1),
-                FirstRead::Head => self.noted(self.head().await),
-                FirstRead::Whole => self.noted(self.fetch_whole().await),
-            }
-        };
-        self.size.get_or_try_init(learn).await.copied()
+        self.size.get_or_try_init(|| self.learn_size()).await.copied()
+    }
+
+    async fn learn_size(&self) -> Result<u64, MediaError> {
+        match self.shape.first {
+            FirstRead::Range => Ok(self.counted(0, self.sector.max(self.shape.least)).await?.1),
+            FirstRead::Head => self.noted(self.head().await),
+            FirstRead::Whole => self.noted(self.watched_whole().await),
+        }
     }
 
     /// Exactly `len` bytes at `offset`, by as many reads as it takes.
@@ -151,51 +159,136 @@ impl Medium {
     async fn fetch(&self, offset: u64, len: u64) -> Result<(Vec<u8>, u64), MediaError> {
         let last = offset.saturating_add(len.saturating_sub(1));
         let request = self.url.request(self.shape, "GET", Some((offset, last)));
-        self.exchange(&request, async |stream: &mut Box<dyn Stream>| {
-            let reply = reply::read_range(stream, offset, last).await?;
-            Ok(((reply.body, reply.total), reply.keep_alive))
-        })
-        .await
+        let reply = self.exchange(&request, Some((offset, last))).await?;
+        Ok((reply.body, reply.total))
     }
 
     async fn head(&self) -> Result<u64, MediaError> {
         let request = self.url.request(self.shape, "HEAD", None);
-        self.exchange(&request, async |stream: &mut Box<dyn Stream>| {
-            reply::read_head_only(stream).await
-        })
-        .await
+        Ok(self.exchange(&request, None).await?.total)
+    }
+
+    /// One request, unless a rule makes something else of it, and its line in the trace.
+    async fn exchange(&self, request: &str, range: Option<(u64, u64)>) -> Result<Reply, MediaError> {
+        let time = trace::now();
+        let method = request.split(' ').next().unwrap_or_default();
+        let rule = match &self.watch {
+            Some(watch) => watch.rule(method, self.url.path()).await,
+            None => None,
+        };
+        let mut result = match effect_of(rule.as_ref()) {
+            Effect::Hang => self.out_of_patience().await,
+            Effect::Drop => self.abandon(request).await,
+            _ => self.ask(request, range).await,
+        };
+        match (effect_of(rule.as_ref()), &mut result) {
+            (Effect::Truncate(bytes), Ok(reply)) if *bytes < reply.body.len() => {
+                self.connection.lock().await.take();
+                result = Err(MediaError::Broken(std::io::ErrorKind::UnexpectedEof.into()));
+            }
+            (Effect::Content(Content::Garbage), Ok(reply)) => reply.body = garbage(reply.body.len()),
+            _ => {}
+        }
+        if let Some(watch) = &self.watch {
+            watch.note(&Read {
+                time,
+                method,
+                url: self.record.url(),
+                range,
+                bytes: result
+                    .as_ref()
+                    .ok()
+                    .and_then(|reply| u64::try_from(reply.body.len()).ok()),
+                error: result.as_ref().err().map(ToString::to_string),
+                fault: rule.as_ref().map(|rule| rule.name.as_str()),
+            });
+        }
+        result
+    }
+
+    /// The same for a whole file.
+    async fn watched_whole(&self) -> Result<u64, MediaError> {
+        let time = trace::now();
+        let rule = match &self.watch {
+            Some(watch) => watch.rule("GET", self.url.path()).await,
+            None => None,
+        };
+        let result = match effect_of(rule.as_ref()) {
+            Effect::Hang => self.out_of_patience().await,
+            Effect::Drop | Effect::Truncate(_) => self.abandon(&self.url.request(self.shape, "GET", None)).await,
+            _ => self.fetch_whole().await,
+        };
+        if let (Effect::Content(Content::Garbage), Ok(size), Some(copy)) =
+            (effect_of(rule.as_ref()), &result, self.copy.get())
+        {
+            let length = usize::try_from(*size).unwrap_or(usize::MAX).min(64 << 10);
+            let mut file = copy.lock().await;
+            file.seek(SeekFrom::Start(0)).await.map_err(MediaError::Copy)?;
+            file.write_all(&garbage(length)).await.map_err(MediaError::Copy)?;
+            file.flush().await.map_err(MediaError::Copy)?;
+        }
+        if let Some(watch) = &self.watch {
+            watch.note(&Read {
+                time,
+                method: "GET",
+                url: self.record.url(),
+                range: None,
+                bytes: result.as_ref().ok().copied(),
+                error: result.as_ref().err().map(ToString::to_string),
+                fault: rule.as_ref().map(|rule| rule.name.as_str()),
+            });
+        }
+        result
+    }
+
+    async fn out_of_patience<T>(&self) -> Result<T, MediaError> {
+        tokio::time::sleep(self.deadline).await;
+        Err(MediaError::TimedOut(self.deadline))
+    }
+
+    /// Asks and goes away before the answer.
+    async fn abandon<T>(&self, request: &str) -> Result<T, MediaError> {
+        let mut stream = self.connect().await?;
+        let sent = timeout(self.deadline, stream.write_all(request.as_bytes())).await;
+        sent.map_err(|_| MediaError::TimedOut(self.deadline))?
+            .map_err(MediaError::Broken)?;
+        Err(MediaError::Broken(std::io::ErrorKind::ConnectionAborted.into()))
     }
 
     /// One request. A kept connection may have been closed meanwhile, so a break on one is tried again once on a new
     /// connection; a break on a new one is the answer.
-    async fn exchange<T>(
-        &self,
-        request: &str,
-        read: impl AsyncFn(&mut Box<dyn Stream>) -> Result<(T, bool), MediaError>,
-    ) -> Result<T, MediaError> {
-        let once = async |mut stream: Box<dyn Stream>| {
-            let (value, keep) = timeout(self.deadline, async {
-                stream.write_all(request.as_bytes()).await.map_err(MediaError::Broken)?;
-                read(&mut stream).await
-            })
-            .await
-            .map_err(|_| MediaError::TimedOut(self.deadline))??;
-            Ok((value, keep.then_some(stream)))
-        };
+    async fn ask(&self, request: &str, range: Option<(u64, u64)>) -> Result<Reply, MediaError> {
         let mut slot = self.connection.lock().await;
         if let Some(kept) = slot.take() {
-            match once(kept).await {
+            match self.talk(kept, request, range, &mut slot).await {
                 Err(MediaError::Broken(_)) => {}
-                Err(error) => return Err(error),
-                Ok((value, stream)) => {
-                    *slot = stream;
-                    return Ok(value);
-                }
+                other => return other,
             }
         }
-        let (value, stream) = once(self.connect().await?).await?;
-        *slot = stream;
-        Ok(value)
+        let fresh = self.connect().await?;
+        self.talk(fresh, request, range, &mut slot).await
+    }
+
+    async fn talk(
+        &self,
+        mut stream: Box<dyn Stream>,
+        request: &str,
+        range: Option<(u64, u64)>,
+        keep: &mut Option<Box<dyn Stream>>,
+    ) -> Result<Reply, MediaError> {
+        let reply = timeout(self.deadline, async {
+            stream.write_all(request.as_bytes()).await.map_err(MediaError::Broken)?;
+            match range {
+                Some((first, last)) => reply::read_range(&mut stream, first, last).await,
+                None => reply::read_head_only(&mut stream).await,
+            }
+        })
+        .await
+        .map_err(|_| MediaError::TimedOut(self.deadline))??;
+        if reply.keep_alive {
+            *keep = Some(stream);
+        }
+        Ok(reply)
     }
 
     async fn connect(&self) -> Result<Box<dyn Stream>, MediaError> {

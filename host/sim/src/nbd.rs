@@ -323,6 +323,7 @@ mod tests {
             shape: &crate::profile::Profile::by_name("ilo2").unwrap().media_client,
             deadline: Duration::from_secs(10),
             tls: tls::client(Trust::Anything).unwrap(),
+            watch: None,
         };
         Arc::new(Medium::new(url, ImageUrl::parse(url).unwrap(), rules))
     }

@@ -13,11 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::BootMode;
 
-pub use media::{FirstRead, MediaClient, RangeForm};
-pub use ribcl::{BootForm, BootModes, RibclFacts, SyntaxForm};
-pub use redfish::{
-    BiosFacts, BootFacts, BootPlace, EtagKind, FirstBootDevice, IfMatch, InsertFacts, InsertWay, MediaPlace, Meaning, Oem,
-    RedfishFacts, Slash, Success, Wording,
+pub(crate) use media::{FirstRead, MediaClient, RangeForm};
+pub(crate) use ribcl::{BootForm, BootModes, RibclFacts, SyntaxForm};
+pub(crate) use redfish::{
+    BootPlace, EtagKind, FirstBootDevice, IfMatch, InsertWay, MediaPlace, Meaning, Oem, RedfishFacts, Slash, Success,
 };
 
 /// A BMC model.
@@ -175,7 +174,7 @@ impl Default for UrlRules {
 }
 
 /// A virtual media device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
     /// Floppy or USB stick.

@@ -24,7 +24,7 @@ use crate::trace::{Exchange, TraceFile};
 /// Power verbs that wait for their turn.
 const COMMANDS: usize = 16;
 /// How long stopping waits for tasks before it leaves them to their own end.
-const STOP_DEADLINE: Duration = Duration::from_secs(15);
+pub(crate) const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
 /// A running simulator. Dropping it ends its servers and their QEMU processes.
 pub struct Running {
@@ -108,9 +108,12 @@ pub async fn start(config: SimConfig) -> Result<Running, SimError> {
             serial_log: files.serial.clone(),
         });
         running.tasks.spawn(machine::run(Arc::clone(&server), commands));
-        running
-            .tasks
-            .spawn(serve::run(Arc::clone(&server), listener, service.clone(), running.tasks.clone()));
+        running.tasks.spawn(serve::run(
+            Arc::clone(&server),
+            listener,
+            service.clone(),
+            running.tasks.clone(),
+        ));
         if config.powered_on {
             // The channel is new and empty.
             let _ = server.power.try_send(PowerCommand::On);
@@ -186,7 +189,9 @@ impl Running {
         let server = self.find(index)?;
         let state = server.state();
         let mut inserted = state.slots.iter().filter_map(|slot| slot.inserted.as_ref());
-        Ok(inserted.find(|inserted| inserted.device == device).map(|inserted| inserted.image.clone()))
+        Ok(inserted
+            .find(|inserted| inserted.device == device)
+            .map(|inserted| inserted.image.clone()))
     }
 
     /// Whether server `index` has power.

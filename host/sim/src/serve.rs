@@ -1,17 +1,16 @@
 //! TLS for one simulated BMC: sockets, limits, faults and the trace around [`crate::redfish`], [`crate::ris`] and
 //! [`crate::ribcl`].
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, Limited, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, SERVER};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER,
+};
 use hyper::service::service_fn;
 use hyper::{Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,7 +20,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use crate::faults::{AnswerBody, Applied, Effect};
+use crate::faults::deliver::{self, Body, Breakable, Breaker};
+use crate::faults::{AnswerBody, Applied, Asked, Effect, ResetAt};
 use crate::profile::{Meaning, Protocol};
 use crate::redfish::reply::{Reply, Request};
 use crate::ribcl::http::{Instead, Tap};
@@ -38,8 +38,6 @@ const CONNECTIONS: usize = 64;
 const CLIENT_DEADLINE: Duration = Duration::from_secs(30);
 /// A "hang" fault ends here, so that a forgotten client does not hold a task for ever.
 const HANG: Duration = Duration::from_secs(3600);
-
-type Body = BoxBody<Bytes, io::Error>;
 
 /// Accepts connections until the server stops.
 pub(crate) async fn run(server: Arc<Server>, listener: TcpListener, tls: Service, tasks: TaskTracker) {
@@ -83,6 +81,8 @@ async fn connection(server: Arc<Server>, tls: Service, tcp: TcpStream) {
     if deaf(&server) || tcp.set_nodelay(true).is_err() {
         return;
     }
+    let breaker = Breaker::default();
+    let tcp = Breakable::new(tcp, breaker.clone());
     let Ok(Ok(mut stream)) = timeout(CLIENT_DEADLINE, tls.accept(tcp)).await else {
         return;
     };
@@ -95,7 +95,7 @@ async fn connection(server: Arc<Server>, tls: Service, tcp: TcpStream) {
         };
         record.truncate(count);
         if record.first() == Some(&b'<') {
-            if let Err(error) = ribcl::raw::talk(&server, &mut stream, &record).await {
+            if let Err(error) = ribcl::raw::talk(&server, &mut stream, &record, &breaker).await {
                 tracing::debug!(%error, "connection ended");
             }
             return;
@@ -105,8 +105,8 @@ async fn connection(server: Arc<Server>, tls: Service, tcp: TcpStream) {
     let instead = Instead::default();
     let tap = Tap::new(stream, before, instead.clone());
     let service = service_fn(move |request| {
-        let (server, instead) = (Arc::clone(&server), instead.clone());
-        async move { serve(&server, request, &instead).await }
+        let (server, instead, breaker) = (Arc::clone(&server), instead.clone(), breaker.clone());
+        async move { serve(&server, request, &instead, &breaker).await }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -129,6 +129,7 @@ async fn serve(
     server: &Arc<Server>,
     request: hyper::Request<Incoming>,
     instead: &Instead,
+    breaker: &Breaker,
 ) -> Result<Response<Body>, io::Error> {
     let time = trace::now();
     let (parts, body) = request.into_parts();
@@ -147,12 +148,14 @@ async fn serve(
         && method == "POST"
         && let Some(script) = &body
     {
-        return ribcl(server, &String::from_utf8_lossy(script), instead).await;
+        return ribcl(server, &String::from_utf8_lossy(script), instead, breaker).await;
     }
-    let fault = server
-        .config
-        .faults
-        .apply(server.index, &method, path.split('?').next().unwrap_or_default());
+    let fault = server.config.faults.apply(&Asked {
+        server: server.index,
+        method: &method,
+        path: path.split('?').next().unwrap_or_default(),
+        body: body.as_deref().unwrap_or_default(),
+    });
     let mut exchange = Exchange {
         time,
         server: server.index,
@@ -172,20 +175,26 @@ async fn serve(
         headers: parts.headers,
         body,
     });
-    let reply = decide(server, request.as_ref(), fault.as_ref());
-    match &reply {
-        Decision::Reply(reply, _) => {
+    let decision = decide(server, request.as_ref(), fault.as_ref());
+    let mut answer = None;
+    match &decision {
+        Decision::Reply(reply) => {
             exchange.status = Some(reply.status);
             exchange.message = reply.message_id();
+            answer = reply.body.as_ref();
         }
-        Decision::Raw(status, _) => exchange.status = Some(*status),
-        Decision::Drop | Decision::Hang => {}
+        Decision::Instead(status, _, _) => exchange.status = Some(*status),
+        Decision::Break | Decision::Drop | Decision::Hang => {}
     }
-    server.trace_file.write("request", &exchange);
-    server.trace.push(exchange);
-    match reply {
-        Decision::Reply(reply, cut) => Ok(respond(server, reply, cut)),
-        Decision::Raw(status, text) => Ok(raw(status, text)),
+    trace::record(server, exchange, answer);
+    let effect = fault.map_or(Effect::None, |fault| fault.effect);
+    match decision {
+        Decision::Reply(reply) => respond(server, reply, &effect, breaker),
+        Decision::Instead(status, text, headers) => Ok(raw(status, text, &headers)),
+        Decision::Break => {
+            breaker.trip();
+            Err(io::ErrorKind::ConnectionReset.into())
+        }
         Decision::Drop => Err(io::ErrorKind::ConnectionReset.into()),
         Decision::Hang => {
             tokio::time::sleep(HANG).await;
@@ -211,15 +220,29 @@ fn spoken(server: &Server, path: &str) -> Option<Protocol> {
 }
 
 /// A posted script. Its answer ends the connection.
-async fn ribcl(server: &Arc<Server>, script: &str, instead: &Instead) -> Result<Response<Body>, io::Error> {
+async fn ribcl(
+    server: &Arc<Server>,
+    script: &str,
+    instead: &Instead,
+    breaker: &Breaker,
+) -> Result<Response<Body>, io::Error> {
     match ribcl::take(server, "POST", script).await {
-        ribcl::Outcome::Documents(documents, cut) => {
-            instead.set(ribcl::wire(server, &documents, cut));
-            let mut response = Response::new(whole(Bytes::new()));
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        ribcl::Outcome::Documents(documents, delivery) => {
+            instead.set(
+                ribcl::wire(server, &documents, delivery),
+                delivery.reset.then(|| breaker.clone()),
+            );
+            let mut response = Response::new(deliver::whole(Bytes::new()));
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
             Ok(response)
         }
-        ribcl::Outcome::Http(status, text) => Ok(raw(status, text)),
+        ribcl::Outcome::Http(status, text, headers) => Ok(raw(status, text, &headers)),
+        ribcl::Outcome::Break => {
+            breaker.trip();
+            Err(io::ErrorKind::ConnectionReset.into())
+        }
         ribcl::Outcome::Drop => Err(io::ErrorKind::ConnectionReset.into()),
         ribcl::Outcome::Hang => {
             tokio::time::sleep(HANG).await;
@@ -229,8 +252,11 @@ async fn ribcl(server: &Arc<Server>, script: &str, instead: &Instead) -> Result<
 }
 
 enum Decision {
-    Reply(Reply, Option<usize>),
-    Raw(u16, String),
+    Reply(Reply),
+    /// This status, body and these headers, and nothing was done.
+    Instead(u16, String, Vec<(String, String)>),
+    /// The connection is reset.
+    Break,
     Drop,
     Hang,
 }
@@ -242,37 +268,49 @@ fn decide(server: &Arc<Server>, request: Option<&Request>, fault: Option<&Applie
     match effect {
         Effect::Hang => return Decision::Hang,
         Effect::Drop => return Decision::Drop,
-        Effect::Answer { status, body } => {
-            return match body {
-                AnswerBody::Text(text) => Decision::Raw(*status, text.clone()),
-                AnswerBody::Message(id) => Decision::Reply(Reply::message(*status, id, &[]), None),
-                AnswerBody::Empty => Decision::Raw(*status, String::new()),
+        Effect::Reset(ResetAt::Request) => return Decision::Break,
+        Effect::Answer { status, body, headers } => {
+            let text = match body {
+                AnswerBody::Text(text) => text.clone(),
+                AnswerBody::Message(id) => Reply::message(*status, id, &[]).body.unwrap_or_default().to_string(),
+                AnswerBody::Empty => String::new(),
             };
+            return Decision::Instead(*status, text, headers.clone());
         }
-        Effect::None
-        | Effect::Truncate(_)
-        | Effect::StaleInserted(_)
-        | Effect::SessionTableFull
-        | Effect::NotMounted => {}
+        Effect::ClockSkew(seconds) => server
+            .state()
+            .skew_sessions(server.config.timing.session_expiry, *seconds),
+        _ => {}
     }
-    let reply = match request {
+    let mut reply = match request {
         Some(request) => match spoken(server, &request.path) {
             Some(Protocol::Redfish) => redfish::answer(server, request, effect),
             Some(Protocol::Ris) => ris::answer(server, request, effect),
             // Posted scripts do not come here.
-            Some(Protocol::Ribcl | Protocol::RibclRaw) => return Decision::Raw(405, String::new()),
-            None => return Decision::Raw(404, String::new()),
+            Some(Protocol::Ribcl | Protocol::RibclRaw) => return Decision::Instead(405, String::new(), Vec::new()),
+            None => return Decision::Instead(404, String::new(), Vec::new()),
         },
         None => Reply::says(profile, Meaning::BodyTooLarge, &[]),
     };
-    let cut = match effect {
-        Effect::Truncate(bytes) => Some(*bytes),
-        _ => None,
-    };
-    Decision::Reply(reply, cut)
+    if let (Effect::Stale, Some(fault), Some(request)) = (effect, fault, request)
+        && matches!(request.method.as_str(), "GET" | "HEAD")
+        && let Some(now) = reply.body.take()
+    {
+        reply.body = Some(fault.stale(server.index, &request.route(), now));
+    }
+    if *effect == Effect::BmcReset {
+        redfish::reset_bmc(server);
+        return Decision::Break;
+    }
+    Decision::Reply(reply)
 }
 
-fn respond(server: &Arc<Server>, reply: Reply, cut: Option<usize>) -> Response<Body> {
+fn respond(
+    server: &Arc<Server>,
+    reply: Reply,
+    effect: &Effect,
+    breaker: &Breaker,
+) -> Result<Response<Body>, io::Error> {
     let (kind, text) = match (reply.text, reply.body) {
         (Some(text), _) => text,
         (None, body) => (
@@ -280,12 +318,18 @@ fn respond(server: &Arc<Server>, reply: Reply, cut: Option<usize>) -> Response<B
             body.map(|body| body.to_string()).unwrap_or_default(),
         ),
     };
-    let length = text.len();
-    let body = match cut {
-        Some(cut) if cut < length => truncated(Bytes::from(text).slice(..cut)),
-        _ => whole(text.into()),
+    let (bytes, kind) = match effect {
+        Effect::Content(content) => content.spoil(text.as_bytes(), kind),
+        _ => (text.into_bytes(), kind),
     };
-    let mut response = Response::new(body);
+    let length = bytes.len();
+    let delivery = effect.delivery(length);
+    if delivery.reset && length == 0 {
+        // There is no middle to break it in.
+        breaker.trip();
+        return Err(io::ErrorKind::ConnectionReset.into());
+    }
+    let mut response = Response::new(deliver::body(Bytes::from(bytes), delivery, breaker));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     if let Ok(name) = HeaderValue::from_str(&server.config.profile.redfish.server_header) {
@@ -293,9 +337,18 @@ fn respond(server: &Arc<Server>, reply: Reply, cut: Option<usize>) -> Response<B
     }
     headers.insert("OData-Version", HeaderValue::from_static("4.0"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if delivery.skew != 0
+        && let Ok(date) = HeaderValue::from_str(&trace::http_date(delivery.skew))
+    {
+        headers.insert(DATE, date);
+    }
     if length > 0 {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        if let Ok(kind) = HeaderValue::from_str(kind) {
+            headers.insert(CONTENT_TYPE, kind);
+        }
+        if delivery.split.is_none() {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
     }
     if let Some(allow) = reply.allow {
         headers.insert(ALLOW, HeaderValue::from_static(allow));
@@ -305,28 +358,18 @@ fn respond(server: &Arc<Server>, reply: Reply, cut: Option<usize>) -> Response<B
             headers.insert(name, value);
         }
     }
-    response
+    Ok(response)
 }
 
-fn raw(status: u16, text: String) -> Response<Body> {
-    let mut response = Response::new(whole(text.into()));
+fn raw(status: u16, text: String, more: &[(String, String)]) -> Response<Body> {
+    let mut response = Response::new(deliver::whole(text.into()));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let value = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, value);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in more {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
+            headers.insert(name, value);
+        }
+    }
     response
-}
-
-fn whole(bytes: Bytes) -> Body {
-    Full::new(bytes).map_err(|never: Infallible| match never {}).boxed()
-}
-
-/// A body that breaks off behind `bytes`, which closes the connection.
-fn truncated(bytes: Bytes) -> Body {
-    let broken = stream::once(async {
-        // The head and the first bytes leave only while the body has nothing to say.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        Err(io::Error::from(io::ErrorKind::ConnectionReset))
-    });
-    let frames = stream::iter([Ok(Frame::data(bytes))]).chain(broken);
-    BodyExt::boxed(StreamBody::new(frames))
 }

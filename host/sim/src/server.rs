@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 use serde::Serialize;
@@ -328,7 +328,11 @@ impl Server {
     /// The licence as it is shown.
     pub(crate) fn licence(&self) -> &'static str {
         let licence = &self.config.profile.licence;
-        if self.config.unlicensed { &licence.without } else { &licence.text }
+        if self.config.unlicensed {
+            &licence.without
+        } else {
+            &licence.text
+        }
     }
 
     /// Whether media by URL are covered by the licence.
@@ -384,6 +388,13 @@ impl State {
             missing,
         });
         self.task_count
+    }
+
+    /// A clock that jumps so many seconds ahead ends the sessions that have then been idle for too long.
+    pub(crate) fn skew_sessions(&mut self, expiry: Duration, seconds: i64) {
+        let ahead = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        self.sessions
+            .retain(|session| session.used.elapsed().saturating_add(ahead) < expiry);
     }
 
     pub(crate) fn remember_reads(&mut self, record: Arc<ReadRecord>) {

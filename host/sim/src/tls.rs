@@ -12,7 +12,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::SimError;
@@ -57,7 +56,7 @@ impl Service {
     }
 
     /// Does the handshake.
-    pub(crate) async fn accept(&self, tcp: TcpStream) -> io::Result<Box<dyn Stream>> {
+    pub(crate) async fn accept(&self, tcp: impl Stream + 'static) -> io::Result<Box<dyn Stream>> {
         match &self.acceptor {
             Acceptor::Modern(acceptor) => Ok(Box::new(acceptor.accept(tcp).await?)),
             Acceptor::Legacy(context) => Ok(Box::new(legacy::accept(context, tcp).await?)),

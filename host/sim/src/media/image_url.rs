@@ -54,6 +54,10 @@ impl ImageUrl {
         })
     }
 
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }

@@ -51,6 +51,10 @@ struct Counts {
 }
 
 impl ReadRecord {
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
     pub(super) fn new(device: Device, url: String) -> Self {
         Self {
             device,

@@ -7,7 +7,7 @@ use crate::media::MediaError;
 /// Longest reply head in bytes.
 const HEAD_CAP: usize = 16 << 10;
 
-/// The bytes of one range and what came with them.
+/// The bytes of one range, or none of a HEAD, and what came with them.
 pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
     /// Size of the whole image.
@@ -55,10 +55,8 @@ pub(super) async fn read_range(
     })
 }
 
-/// Reads the answer to a HEAD: the image's size, and whether the connection can carry the next request.
-pub(super) async fn read_head_only(
-    stream: &mut (impl AsyncRead + Unpin + ?Sized),
-) -> Result<(u64, bool), MediaError> {
+/// Reads the answer to a HEAD: the image's size.
+pub(super) async fn read_head_only(stream: &mut (impl AsyncRead + Unpin + ?Sized)) -> Result<Reply, MediaError> {
     let (head, body) = read_head(stream).await?;
     let head = parse(&head, 200)?;
     if !body.is_empty() {
@@ -67,8 +65,11 @@ pub(super) async fn read_head_only(
     if head.accept_ranges.is_some_and(|value| value.eq_ignore_ascii_case("none")) {
         return Err(bad("Accept-Ranges: none"));
     }
-    let length = head.length.ok_or_else(|| bad("no usable Content-Length"))?;
-    Ok((length, head.keep_alive))
+    Ok(Reply {
+        body: Vec::new(),
+        total: head.length.ok_or_else(|| bad("no usable Content-Length"))?,
+        keep_alive: head.keep_alive,
+    })
 }
 
 /// Reads the head of an answer that is the whole image: its size, and the first bytes of it.
@@ -200,7 +201,7 @@ mod tests {
     #[tokio::test]
     async fn a_head_and_a_whole_file_must_tell_their_length() {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nAccept-Ranges: bytes\r\n\r\n";
-        assert_eq!(read_head_only(&mut &head[..]).await.unwrap(), (9, true));
+        assert_eq!(read_head_only(&mut &head[..]).await.unwrap().total, 9);
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc";
         assert_eq!(read_whole(&mut &whole[..]).await.unwrap(), (9, b"abc".to_vec()));
         for bad in [

@@ -13,6 +13,7 @@ use super::task;
 use crate::faults::Effect;
 use crate::media::{ImageUrl, Medium, ReadRules};
 use crate::profile::{InsertWay, Meaning, Oem, Profile, SlotProfile};
+use crate::trace::reads::ReadWatch;
 use crate::server::{BootOnReset, Inserted, Server, Slot};
 use crate::tls::{self, Trust};
 
@@ -74,6 +75,7 @@ fn insert_body(
             shape: &profile.media_client,
             deadline: server.config.timing.media_read,
             tls: order.tls,
+            watch: Some(ReadWatch::new(server, device)),
         };
         Arc::new(Medium::new(&order.image, order.url, rules))
     });

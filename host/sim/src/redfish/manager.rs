@@ -133,6 +133,13 @@ pub(super) fn reset(server: &Arc<Server>, request: &Request) -> Reply {
     if let Some(name) = body.keys().find(|name| *name != "ResetType") {
         return Reply::says(profile, Meaning::ParameterUnknown, &["Manager.Reset", name]);
     }
+    reset_bmc(server);
+    Reply::done(profile, Meaning::ResetInProgress)
+}
+
+/// What a reset of the BMC does, whoever asked for it.
+pub(crate) fn reset_bmc(server: &Server) {
+    let profile = server.config.profile;
     let mut state = server.state();
     state.sessions.clear();
     state.tasks.clear();
@@ -144,5 +151,4 @@ pub(super) fn reset(server: &Arc<Server>, request: &Request) -> Reply {
     state.deaf_until = Some(Instant::now() + server.config.timing.bmc_reset);
     drop(state);
     server.media_changed.notify_one();
-    Reply::done(profile, Meaning::ResetInProgress)
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub(crate) use self::manager::reset_bmc;
 use crate::faults::Effect;
 use crate::profile::{BootPlace, IfMatch, MediaPlace, Meaning, Profile, Slash};
 use crate::redfish::reply::{Reply, Request};
@@ -176,7 +177,6 @@ fn find(server: &Arc<Server>, route: &str) -> Option<Resource> {
 /// Paths with a part that is data.
 fn below(server: &Arc<Server>, route: &str) -> Option<Resource> {
     let profile = server.config.profile;
-    let facts = &profile.redfish;
     if let Some(id) = route.strip_prefix("/sessionservice/sessions/") {
         return Some(Resource {
             allow: "GET, HEAD, DELETE",

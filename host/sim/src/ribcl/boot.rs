@@ -232,7 +232,7 @@ fn mode_name(mode: BootMode) -> &'static str {
 
 /// Whether it was answered that firmware variables cannot be reached during POST.
 fn in_post(run: &mut Run<'_>) -> bool {
-    let refused = run.server.config.refuse_override_in_post && run.server.state().post.in_post();
+    let refused = run.server.config.profile.redfish.boot.refused_in_post && run.server.state().post.in_post();
     if refused {
         run.answer.fail(UNLISTED, "Post in progress, EV unavailable.");
     }

@@ -8,17 +8,19 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::faults::deliver::Breaker;
+
 /// Bytes that go out in place of the next reply, the last one of its connection.
 #[derive(Clone, Default)]
-pub(crate) struct Instead(Arc<Mutex<Option<Vec<u8>>>>);
+pub(crate) struct Instead(Arc<Mutex<Option<(Vec<u8>, Option<Breaker>)>>>);
 
 impl Instead {
-    /// What goes out from the next write on. After it the connection ends.
-    pub(crate) fn set(&self, bytes: Vec<u8>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+    /// What goes out from the next write on. After it the connection ends, with a breaker by a reset.
+    pub(crate) fn set(&self, bytes: Vec<u8>, breaker: Option<Breaker>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((bytes, breaker));
     }
 
-    fn take(&self) -> Option<Vec<u8>> {
+    fn take(&self) -> Option<(Vec<u8>, Option<Breaker>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -31,6 +33,7 @@ pub(crate) struct Tap<S> {
     instead: Instead,
     /// What is left of the bytes that replace a reply; some once there were any.
     sending: Option<Vec<u8>>,
+    breaker: Option<Breaker>,
 }
 
 impl<S> Tap<S> {
@@ -40,6 +43,7 @@ impl<S> Tap<S> {
             before,
             instead,
             sending: None,
+            breaker: None,
         }
     }
 }
@@ -80,8 +84,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
-        if let Some(bytes) = self.instead.take() {
+        if let Some((bytes, breaker)) = self.instead.take() {
             self.sending = Some(bytes);
+            self.breaker = breaker;
         }
         if self.sending.is_none() {
             return Pin::new(&mut self.stream).poll_write(context, buffer);
@@ -95,9 +100,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.send(context) {
-            Poll::Ready(Ok(())) => Pin::new(&mut self.stream).poll_flush(context),
-            other => other,
+            Poll::Ready(Ok(())) => {}
+            other => return other,
         }
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_ready()
+            && let Some(breaker) = &self.breaker
+        {
+            breaker.trip();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -124,7 +136,7 @@ mod tests {
             tap.read_exact(&mut head).await.unwrap();
             assert_eq!(&head, b"GET /");
             tap.write_all(b"as is ").await.unwrap();
-            instead.set(b"something else altogether".to_vec());
+            instead.set(b"something else altogether".to_vec(), None);
             tap.write_all(b"what the library").await.unwrap();
             tap.write_all(b"says").await.unwrap();
             tap.shutdown().await.unwrap();

@@ -10,6 +10,7 @@ use super::write::{INVALID_OPTION, NO_IMAGE, escaped, text_of};
 use crate::faults::Effect;
 use crate::media::{ImageUrl, Medium, ReadRules};
 use crate::profile::Device;
+use crate::trace::reads::ReadWatch;
 use crate::server::{BootOnReset, Inserted, Server, Slot, State};
 
 type Done = Result<(), String>;
@@ -173,6 +174,7 @@ fn open(server: &Server, device: Device, image: &str) -> Option<Medium> {
         shape: &profile.media_client,
         deadline: server.config.timing.media_read,
         tls: Arc::clone(tls),
+        watch: Some(ReadWatch::new(server, device)),
     };
     Some(Medium::new(image, url, rules))
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::faults::{AnswerBody, Applied, Asked, Effect};
+use crate::faults::{AnswerBody, Applied, Asked, Content, Delivery, Effect, ResetAt, garbage};
+use crate::redfish;
 use crate::server::Server;
 use crate::trace::{self, Exchange};
 
@@ -33,10 +34,12 @@ const COMMANDS_CAP: usize = 64;
 /// What becomes of a script.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// These documents; with a fault, only so many bytes of them.
-    Documents(Vec<String>, Option<usize>),
-    /// This HTTP status and text instead.
-    Http(u16, String),
+    /// These documents, and how a fault spoils their delivery.
+    Documents(Vec<String>, Delivery),
+    /// This HTTP status, text and these headers instead.
+    Http(u16, String, Vec<(String, String)>),
+    /// The connection is reset.
+    Break,
     /// The connection ends.
     Drop,
     /// No answer, ever.
@@ -44,7 +47,7 @@ pub(crate) enum Outcome {
 }
 
 /// The answer as it goes over HTTP; with a fault, only so many bytes of its body.
-pub(crate) fn wire(server: &Server, documents: &[String], cut: Option<usize>) -> Vec<u8> {
+pub(crate) fn wire(server: &Server, documents: &[String], delivery: Delivery) -> Vec<u8> {
     // The numbers of a server's answers differ, so that each is cut at other places.
     let number = {
         let mut state = server.state();
@@ -52,15 +55,15 @@ pub(crate) fn wire(server: &Server, documents: &[String], cut: Option<usize>) ->
         state.ribcl.answers
     };
     let facts = &server.config.profile.ribcl;
-    let (head, chunks) = write::chunked(facts, &documents.concat(), number, &date());
-    let mut body = chunks.concat();
-    body.truncate(cut.unwrap_or(body.len()));
+    let text = documents.concat();
+    let date = trace::http_date(delivery.skew);
+    let (head, chunks) = write::chunked(facts, &text, number, &date);
+    let mut body = match delivery.split {
+        Some(size) => write::chunks_of(text.as_bytes(), size),
+        None => chunks.concat(),
+    };
+    body.truncate(delivery.cut.unwrap_or(body.len()));
     [head.into_bytes(), body].concat()
-}
-
-/// Now, as HTTP writes it (RFC 9110 clause 5.6.7).
-fn date() -> String {
-    jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
 /// Takes a script in: faults, then the commands one by one, and the trace of it all.
@@ -93,8 +96,11 @@ pub(crate) async fn take(server: &Arc<Server>, method: &str, script: &str) -> Ou
         fault: fault.as_ref().map(|fault| fault.name.clone()),
     };
     let outcome = decide(server, &tags, nonsense, fault.as_ref(), &mut exchange);
-    server.trace_file.write("request", &exchange);
-    server.trace.push(exchange);
+    let answer = match &outcome {
+        Outcome::Documents(documents, _) => Some(Value::from(trace::scrub_xml(&documents.concat()))),
+        _ => None,
+    };
+    trace::record(server, exchange, answer.as_ref());
     outcome
 }
 
@@ -111,18 +117,20 @@ fn decide(
     match effect {
         Effect::Hang => return Outcome::Hang,
         Effect::Drop => return Outcome::Drop,
-        Effect::Answer { status, body, .. } => match body {
+        Effect::Reset(ResetAt::Request) => return Outcome::Break,
+        Effect::Answer { status, body, headers } => {
             // `message = "0x0023"` with status 200: the command fails so.
-            AnswerBody::Message(id) if *status == 200 && code_of(id).is_some() => instead = code_of(id),
-            AnswerBody::Message(id) | AnswerBody::Text(id) => {
+            let (text, code) = match body {
+                AnswerBody::Message(id) => (id.clone(), code_of(id).filter(|_| *status == 200)),
+                AnswerBody::Text(text) => (text.clone(), None),
+                AnswerBody::Empty => (String::new(), None),
+            };
+            if code.is_none() {
                 exchange.status = Some(*status);
-                return Outcome::Http(*status, id.clone());
+                return Outcome::Http(*status, text, headers.clone());
             }
-            AnswerBody::Empty => {
-                exchange.status = Some(*status);
-                return Outcome::Http(*status, String::new());
-            }
-        },
+            instead = code;
+        }
         _ => {}
     }
     let mut run = Run {
@@ -133,16 +141,41 @@ fn decide(
         resets: false,
     };
     run.script(tags, nonsense);
+    if run.resets || *effect == Effect::BmcReset {
+        redfish::reset_bmc(server);
+    }
+    if *effect == Effect::BmcReset {
+        return Outcome::Break;
+    }
     exchange.status = Some(200);
     exchange.message = Some(run.answer.summary());
-    if run.resets {
-        power::reset_now(server);
-    }
-    let cut = match effect {
-        Effect::Truncate(bytes) => Some(*bytes),
-        _ => None,
+    let documents = spoilt(run.answer.documents, server, fault, tags);
+    let length = documents.iter().map(String::len).sum();
+    Outcome::Documents(documents, effect.delivery(length))
+}
+
+/// The documents as a fault changes them.
+fn spoilt(documents: Vec<String>, server: &Server, fault: Option<&Applied>, tags: &[Tag]) -> Vec<String> {
+    let Some(fault) = fault else { return documents };
+    let content = match fault.effect {
+        Effect::Content(content) => content,
+        Effect::Stale => {
+            let commands = commands_of(tags);
+            if !commands.iter().all(|(element, _)| element.name.starts_with("GET_")) {
+                return documents;
+            }
+            let key = shown(&commands).to_string();
+            let said = fault.stale(server.index, &key, documents.into());
+            return serde_json::from_value(said).unwrap_or_default();
+        }
+        _ => return documents,
     };
-    Outcome::Documents(run.answer.documents, cut)
+    let whole = documents.concat();
+    match content {
+        // One character for each byte; control characters are among them.
+        Content::Garbage => vec![garbage(whole.len()).into_iter().map(char::from).collect()],
+        _ => vec![String::from_utf8_lossy(&content.spoil(whole.as_bytes(), "text/xml").0).into_owned()],
+    }
 }
 
 /// `0x0023`, with or without a text of one's own behind it.
@@ -321,14 +354,15 @@ fn commands_of(tags: &[Tag]) -> Vec<(Element, Vec<Element>)> {
             Tag::Open(element) if commands::is_wrapper(&element.name) => inside = true,
             Tag::Close(name, _) if commands::is_wrapper(name) => inside = false,
             Tag::Close(name, _) if open.as_ref() == Some(name) => open = None,
-            Tag::Open(element) if inside => match (&open, found.last_mut()) {
-                (Some(_), Some((_, children))) => children.push(element.clone()),
-                _ if found.len() < COMMANDS_CAP => {
-                    open = (!element.empty).then(|| element.name.clone());
-                    found.push((element.clone(), Vec::new()));
+            Tag::Open(element) if inside && open.is_some() => {
+                if let Some((_, children)) = found.last_mut() {
+                    children.push(element.clone());
                 }
-                _ => {}
-            },
+            }
+            Tag::Open(element) if inside && found.len() < COMMANDS_CAP => {
+                open = (!element.empty).then(|| element.name.clone());
+                found.push((element.clone(), Vec::new()));
+            }
             _ => {}
         }
     }

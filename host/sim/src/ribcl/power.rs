@@ -1,11 +1,9 @@
 //! Power, the BMC's own reset, and the light that marks a server.
 
-use std::time::Instant;
-
 use super::Run;
 use super::read::Element;
 use super::write::UNLISTED;
-use crate::server::{PowerCommand, PowerState, Server};
+use crate::server::{PowerCommand, PowerState};
 
 type Done = Result<(), String>;
 
@@ -77,21 +75,6 @@ pub(super) fn reset_bmc(run: &mut Run<'_>, _: &Element, _: &[Element]) -> Done {
     run.answer
         .inform("Integrated Lights-Out will reset at the end of the script.");
     Ok(())
-}
-
-/// The BMC forgets sessions and media and is deaf for a while. The server runs on.
-pub(super) fn reset_now(server: &Server) {
-    let profile = server.config.profile;
-    let mut state = server.state();
-    state.sessions.clear();
-    if !profile.redfish.bmc_reset_keeps_media {
-        for index in 0..profile.slots.len() {
-            state.eject(index);
-        }
-    }
-    state.deaf_until = Some(Instant::now() + server.config.timing.bmc_reset);
-    drop(state);
-    server.media_changed.notify_one();
 }
 
 pub(super) fn uid(run: &mut Run<'_>, _: &Element, _: &[Element]) -> Done {

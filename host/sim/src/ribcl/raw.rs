@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::write::Answer;
 use super::{Outcome, take};
+use crate::faults::deliver::Breaker;
 use crate::server::Server;
 use crate::trace::{self, Exchange};
 
@@ -25,6 +26,7 @@ pub(crate) async fn talk(
     server: &Arc<Server>,
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     first: &[u8],
+    breaker: &Breaker,
 ) -> io::Result<()> {
     let facts = &server.config.profile.ribcl;
     if !is_declaration(first) {
@@ -43,16 +45,34 @@ pub(crate) async fn talk(
     };
     let script = String::from_utf8_lossy(&script);
     match take(server, "RAW", &script).await {
-        Outcome::Documents(documents, None) => {
-            for document in documents {
-                send(stream, document.as_bytes()).await?;
+        Outcome::Documents(documents, delivery) => {
+            let whole = documents.concat();
+            if let Some(cut) = delivery.cut {
+                send(stream, &whole.as_bytes()[..cut.min(whole.len())]).await?;
+                if delivery.reset {
+                    breaker.trip();
+                }
+                return Ok(());
+            }
+            match delivery.split {
+                Some(size) => {
+                    for piece in whole.as_bytes().chunks(size.max(1)) {
+                        send(stream, piece).await?;
+                        tokio::task::yield_now().await;
+                    }
+                }
+                None => {
+                    for document in documents {
+                        send(stream, document.as_bytes()).await?;
+                    }
+                }
             }
         }
-        Outcome::Documents(documents, Some(cut)) => {
-            let whole = documents.concat();
-            return send(stream, &whole.as_bytes()[..cut.min(whole.len())]).await;
+        Outcome::Http(_, text, _) => send(stream, text.as_bytes()).await?,
+        Outcome::Break => {
+            breaker.trip();
+            return Ok(());
         }
-        Outcome::Http(_, text) => send(stream, text.as_bytes()).await?,
         Outcome::Drop => return Ok(()),
         Outcome::Hang => return std::future::pending().await,
     }
@@ -117,8 +137,7 @@ fn note(server: &Arc<Server>, answer: &Answer<'_>) {
         message: Some(answer.summary()),
         fault: None,
     };
-    server.trace_file.write("request", &exchange);
-    server.trace.push(exchange);
+    trace::record(server, exchange, None);
 }
 
 #[cfg(test)]

@@ -178,6 +178,18 @@ pub(crate) fn chunked(facts: &RibclFacts, text: &str, number: u64, date: &str) -
     (head, chunks)
 }
 
+/// The text in chunks of `size` bytes each.
+pub(crate) fn chunks_of(text: &[u8], size: usize) -> Vec<u8> {
+    let mut wire = Vec::new();
+    for chunk in text.chunks(size.max(1)) {
+        wire.extend_from_slice(format!("{:03x}\r\n", chunk.len()).as_bytes());
+        wire.extend_from_slice(chunk);
+        wire.extend_from_slice(b"\r\n");
+    }
+    wire.extend_from_slice(b"0\r\n\r\n");
+    wire
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

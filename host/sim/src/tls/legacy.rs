@@ -14,7 +14,6 @@ use openssl::rsa::Rsa;
 use openssl::ssl::{Ssl, SslContext, SslMethod, SslVersion};
 use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
 use openssl::x509::{X509, X509Builder, X509Name, X509NameBuilder};
-use tokio::net::TcpStream;
 use tokio_openssl::SslStream;
 
 use crate::profile::TlsOffer;
@@ -87,7 +86,7 @@ fn name(common: &str) -> Result<X509Name, ErrorStack> {
 }
 
 /// Does the handshake.
-pub(super) async fn accept(context: &SslContext, tcp: TcpStream) -> io::Result<SslStream<TcpStream>> {
+pub(super) async fn accept<S: super::Stream>(context: &SslContext, tcp: S) -> io::Result<SslStream<S>> {
     let ssl = Ssl::new(context).map_err(io::Error::other)?;
     let mut stream = SslStream::new(ssl, tcp).map_err(io::Error::other)?;
     Pin::new(&mut stream).accept().await.map_err(io::Error::other)?;
