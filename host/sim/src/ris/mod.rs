@@ -48,7 +48,11 @@ fn route(server: &Arc<Server>, request: &Request, fault: &Effect) -> Reply {
         None => {
             let asked = redfish_request(request, "GET", "/redfish/v1/Systems".to_owned(), None);
             let reply = redfish::answer(server, &asked, fault);
-            return if reply.status == 401 { reply } else { missing(profile, request) };
+            return if reply.status == 401 {
+                reply
+            } else {
+                missing(profile, request)
+            };
         }
     };
     match method {
@@ -156,11 +160,22 @@ fn patch(server: &Arc<Server>, request: &Request, route: &str, path: &str, fault
     if wanted.is_some_and(|wanted| tag(&now) != Some(wanted)) {
         return Reply::says(profile, Meaning::Precondition, &[]);
     }
-    let body = match request.object(profile) {
+    let mut body = match request.object(profile) {
         Ok(body) => body,
         Err(reply) => return reply,
     };
-    let body = if path.contains("/Bios/") && !profile.redfish.bios.flat {
+    let facts = &profile.redfish.bios;
+    // proliantutils has always written "uefi", and iLO 4 takes it.
+    if let Some(mode) = body.get_mut(&facts.boot_mode) {
+        let text = mode.as_str().unwrap_or_default();
+        let known = [&facts.uefi, &facts.legacy]
+            .into_iter()
+            .find(|known| text.eq_ignore_ascii_case(known));
+        if let Some(known) = known {
+            *mode = known.clone().into();
+        }
+    }
+    let body = if path.contains("/Bios/") && !facts.flat {
         json!({ "Attributes": body })
     } else {
         Value::Object(body)
