@@ -28,7 +28,10 @@ impl Talk<'_> {
 
     pub(super) async fn boot_settings(&mut self) -> Result<BootSettings, BmcError> {
         let answer = self.call("GET_ONE_TIME_BOOT", &[]).await?;
-        let once = answer.element("BOOT_TYPE").and_then(Element::value);
+        // iLO 2 calls it DEVICE.
+        let once = answer
+            .element("BOOT_TYPE")
+            .and_then(|element| element.value().or_else(|| element.attribute("DEVICE")));
         let once = once
             .filter(|once| !once.eq_ignore_ascii_case("NORMAL"))
             .map(str::to_owned);
@@ -127,6 +130,19 @@ impl Entry {
 }
 
 fn order(answer: &Answer) -> Vec<Entry> {
+    // iLO 2: the devices are attributes, and their places the values.
+    if let Some(element) = answer.element("GET_PERSISTENT_BOOT") {
+        let places = element.attributes.iter();
+        let mut places: Vec<(u32, &str)> = places
+            .filter_map(|(name, place)| Some((place.trim().parse().ok()?, name.as_str())))
+            .collect();
+        places.sort_unstable();
+        let entries = places.into_iter().take(ORDER_CAP).map(|(_, name)| Entry {
+            value: name.to_owned(),
+            description: None,
+        });
+        return entries.collect();
+    }
     let devices = answer.elements().filter(|element| element.name == "DEVICE");
     devices
         .filter_map(|device| {
@@ -158,6 +174,28 @@ mod tests {
             description: description.map(str::to_owned),
         })
         .collect()
+    }
+
+    #[test]
+    fn an_order_is_read_from_elements_and_from_ilo_2_s_attributes() {
+        let read = |xml: &str| {
+            let text = format!("<RIBCL><RESPONSE STATUS=\"0x0000\" MESSAGE='No error'/>{xml}</RIBCL>");
+            let order = order(&Answer::read(&text).unwrap()).into_iter();
+            order.map(|entry| entry.value).collect::<Vec<_>>().join(" ")
+        };
+        for (xml, want) in [
+            (
+                "<PERSISTENT_BOOT><DEVICE value=\"CDROM\"/><DEVICE value='HDD'/></PERSISTENT_BOOT>",
+                "CDROM HDD",
+            ),
+            (
+                "<GET_PERSISTENT_BOOT\r\n CDROM = \"3\" FLOPPY = \"10\" HDD = \"2\" USB = \"1\" />",
+                "USB HDD CDROM FLOPPY",
+            ),
+            ("<GET_PERSISTENT_BOOT CDROM=\"first\"/>", ""),
+        ] {
+            assert_eq!(read(xml), want, "{xml}");
+        }
     }
 
     #[test]

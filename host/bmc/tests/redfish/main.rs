@@ -11,6 +11,7 @@ mod peer;
 mod probe;
 mod record;
 mod ris;
+mod ris_simulated;
 mod server;
 mod tls;
 mod vendors;

@@ -8,4 +8,5 @@ mod corpus;
 mod legacy;
 mod peer;
 mod probe;
+mod simulated;
 mod verbs;
