@@ -16,6 +16,21 @@ pub(crate) fn matches(rule: &Match, fact: impl Fn(&str) -> Option<String>) -> bo
     })
 }
 
+/// What of a rule a node does not meet, in words.
+pub(crate) fn unmet(rule: &Match, fact: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let one = |(key, wanted): (&String, &String)| {
+        let only = Match::from([(key.clone(), wanted.clone())]);
+        if matches(&only, &fact) {
+            return None;
+        }
+        Some(match fact(key) {
+            Some(value) => format!("{key} is `{value}`, wanted `{wanted}`"),
+            None => format!("{key} is not known, wanted `{wanted}`"),
+        })
+    };
+    rule.iter().filter_map(one).collect()
+}
+
 /// Compares `1.10` and `1.9` part by part; `None` if either is no version.
 fn compare_versions(left: &str, right: &str) -> Option<Ordering> {
     let parts = |text: &str| {
@@ -52,5 +67,26 @@ mod tests {
         assert!(!check(&[("vendor", ">=5")]));
         assert!(!check(&[("missing", "x")]));
         assert!(check(&[("bmc.generation", ">=5.9.9")]));
+    }
+
+    #[test]
+    fn what_a_node_does_not_meet_is_told_fact_by_fact() {
+        let rule = Match::from([
+            ("vendor".to_owned(), "HPE".to_owned()),
+            ("bmc.generation".to_owned(), ">=6".to_owned()),
+            ("site".to_owned(), "north".to_owned()),
+        ]);
+        let fact = |key: &str| match key {
+            "vendor" => Some("HPE".to_owned()),
+            "bmc.generation" => Some("5".to_owned()),
+            _ => None,
+        };
+        assert_eq!(
+            unmet(&rule, fact),
+            [
+                "bmc.generation is `5`, wanted `>=6`",
+                "site is not known, wanted `north`"
+            ]
+        );
     }
 }

@@ -19,9 +19,11 @@ use budget::Usage;
 
 use crate::calls::{HostCall, ImageHandle, ImageInfo, Level, LocationHandle, LocationInfo, Reply};
 use crate::catalog::Bound;
+use crate::catalog::Catalog;
 use crate::envelope::{self, Verdict};
 use crate::grants::Given;
 use crate::run::{Entry, Inner, Nested};
+use crate::shadow::{Echo, Recording};
 use crate::world::Session;
 use crate::{CallContext, CallFailure, DriverError, facts};
 
@@ -41,8 +43,11 @@ impl From<DriverError> for HostError {
 }
 
 /// What all calls that one root call leads to share.
-#[derive(Debug)]
 pub(crate) struct Root {
+    /// Number of the root call, for logs and reports.
+    pub(crate) id: u64,
+    /// The plugins as they were when it began: a swap changes nothing for it.
+    pub(crate) catalog: Arc<Catalog>,
     /// When the root call must have been answered.
     pub(crate) deadline: Instant,
     /// How long that was from its beginning, for messages.
@@ -54,8 +59,10 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    pub(crate) fn new(limits: &crate::Limits) -> Self {
+    pub(crate) fn new(id: u64, catalog: Arc<Catalog>, limits: &crate::Limits) -> Self {
         Self {
+            id,
+            catalog,
             deadline: Instant::now() + limits.wall,
             wall: limits.wall,
             calls: AtomicU32::new(0),
@@ -71,6 +78,10 @@ pub(crate) struct Broker {
     pub(crate) root: Arc<Root>,
     pub(crate) usage: Usage,
     pub(crate) session: Arc<dyn Session>,
+    /// Set where a shadow will run along with the call.
+    pub(crate) recording: Option<Recording>,
+    /// Set in a shadow's own call: it answers instead of the session.
+    pub(crate) echo: Option<Echo>,
     runtime: Arc<Inner>,
     /// The plugin's number among those of its role: `vmedia-service` goes on behind it.
     number: usize,
@@ -81,14 +92,21 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    pub(crate) fn new(runtime: Arc<Inner>, context: Arc<CallContext>, bound: Arc<Bound>, nested: Nested) -> Self {
-        let session = runtime.world.open(&context, &bound.id);
+    pub(crate) fn new(
+        runtime: Arc<Inner>,
+        context: Arc<CallContext>,
+        bound: Arc<Bound>,
+        nested: Nested,
+        session: Arc<dyn Session>,
+    ) -> Self {
         Self {
             context,
             bound,
             root: nested.root,
             usage: Usage::default(),
             session,
+            recording: None,
+            echo: None,
             runtime,
             number: nested.number,
             depth: nested.depth,
@@ -119,8 +137,8 @@ impl Broker {
 
     /// A call that goes out into the world, by a function that can fail.
     pub(crate) async fn call(&mut self, call: HostCall) -> Result<Reply, HostError> {
-        let span =
-            tracing::debug_span!("host_call", plugin = %self.bound.id, node = %self.context.node.id, on = call.name());
+        let (node, number) = (&self.context.node.id, self.root.id);
+        let span = tracing::debug_span!("host_call", plugin = %self.bound.id, %node, call = number, on = call.name());
         async {
             let result = self.admit_and_run(call).await;
             if let Err(HostError::Answer(error)) = &result {
@@ -148,12 +166,41 @@ impl Broker {
         self.count_bytes(call.bytes()).map_err(|error| self.overrun(error))?;
         self.check_handles(&call)?;
         let verdict = envelope::verdict(&call, &self.context);
+        if let Some(echo) = &mut self.echo {
+            // What is there now is what the call has made of it: the slot or the backend is not looked at.
+            if verdict == Verdict::Forbidden {
+                return Err(envelope::refusal().into());
+            }
+            let reply = echo.answer(&call).map_err(HostError::Stop)??;
+            self.count_bytes(reply.bytes()).map_err(|error| self.overrun(error))?;
+            self.keep(&reply);
+            return Ok(reply);
+        }
         match verdict {
             Verdict::Allowed | Verdict::IfNothingIsReplaced => {}
             Verdict::Forbidden => return Err(envelope::refusal().into()),
             Verdict::IfSlotIsEmpty => self.require_empty_slot(&call).await?,
         }
-        let reply = match call {
+        let asked = self.recording.is_some().then(|| call.clone());
+        let reply = self.carry_out(call, verdict).await;
+        if let (Some(recording), Some(asked)) = (&mut self.recording, asked)
+            && !matches!(reply, Err(HostError::Stop(_)))
+        {
+            let reply = match &reply {
+                Ok(reply) => Ok(reply.clone()),
+                Err(HostError::Answer(error)) => Err(error.clone()),
+                Err(HostError::Stop(failure)) => Err(DriverError::other("stopped", failure.to_string())),
+            };
+            recording.add(asked, reply);
+        }
+        let reply = reply?;
+        self.count_bytes(reply.bytes()).map_err(|error| self.overrun(error))?;
+        self.keep(&reply);
+        Ok(reply)
+    }
+
+    async fn carry_out(&mut self, call: HostCall, verdict: Verdict) -> Result<Reply, HostError> {
+        Ok(match call {
             HostCall::Publish {
                 image,
                 minimum_lifetime_s,
@@ -174,10 +221,7 @@ impl Broker {
                 self.effect(call, detail).await?
             }
             call => self.look(&call).await?,
-        };
-        self.count_bytes(reply.bytes()).map_err(|error| self.overrun(error))?;
-        self.keep(&reply);
-        Ok(reply)
+        })
     }
 
     /// Something that changes nothing: it may be dropped half done.
@@ -270,9 +314,9 @@ impl Broker {
             {
                 given.urls.insert(reference.clone());
             }
-            return self.bound.grants.check(call, &given);
+            return self.bound.allowed.check(call, &given);
         }
-        self.bound.grants.check(call, &self.given)
+        self.bound.allowed.check(call, &self.given)
     }
 
     /// What the broker knows itself.
@@ -300,11 +344,11 @@ impl Broker {
         let bytes = message.len() + fields.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
         let limit = self.bound.limits.log_bytes;
         let total = self.usage.log_bytes.saturating_add(bytes as u64);
-        let (plugin, node) = (&self.bound.id, &self.context.node.id);
+        let (plugin, node, call) = (&self.bound.id, &self.context.node.id, self.root.id);
         if total > limit {
             if !self.usage.log_cut {
                 self.usage.log_cut = true;
-                tracing::warn!(%plugin, %node, "the rest of this call's log is dropped: more than {limit} bytes (limit `log-bytes`)");
+                tracing::warn!(%plugin, %node, call, "the rest of this call's log is dropped: more than {limit} bytes (limit `log-bytes`)");
             }
             return;
         }
@@ -312,11 +356,11 @@ impl Broker {
         self.session.log(level, message, fields);
         // A guest's text is data: it is shown escaped, so that it cannot forge lines.
         match level {
-            Level::Trace => tracing::trace!(%plugin, %node, ?fields, "{}", message.escape_debug()),
-            Level::Debug => tracing::debug!(%plugin, %node, ?fields, "{}", message.escape_debug()),
-            Level::Info => tracing::info!(%plugin, %node, ?fields, "{}", message.escape_debug()),
-            Level::Warn => tracing::warn!(%plugin, %node, ?fields, "{}", message.escape_debug()),
-            Level::Error => tracing::error!(%plugin, %node, ?fields, "{}", message.escape_debug()),
+            Level::Trace => tracing::trace!(%plugin, %node, call, ?fields, "{}", message.escape_debug()),
+            Level::Debug => tracing::debug!(%plugin, %node, call, ?fields, "{}", message.escape_debug()),
+            Level::Info => tracing::info!(%plugin, %node, call, ?fields, "{}", message.escape_debug()),
+            Level::Warn => tracing::warn!(%plugin, %node, call, ?fields, "{}", message.escape_debug()),
+            Level::Error => tracing::error!(%plugin, %node, call, ?fields, "{}", message.escape_debug()),
         }
     }
 

@@ -1,25 +1,25 @@
 //! The runtime's face: one method for each function that a plugin exports, and how a single call runs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock, RwLock};
 
 use model::{Device, Secret};
 use tokio::time::timeout_at;
 
-use crate::broker::{Broker, Root};
+use crate::broker::Broker;
 use crate::calls::Parameter;
-use crate::catalog::{Catalog, ComponentSource, PluginConfig, PluginInfo, Role};
+use crate::catalog::{PluginConfig, PluginInfo, Role};
 use crate::engine::Engine;
+use crate::health::{Health, RollbackRule};
+use crate::pins::Pins;
 use crate::report::{CallReport, Observer, Outcome};
-use crate::run::{Answer, Entry, Inner, Nested, failed};
+use crate::run::{Answer, Entry, Inner, Nested, failed, failure_of};
+use crate::start;
 use crate::take_over::{self, Observation, Step};
 use crate::world::{CallContext, Candidate, Choice, Location, Request, World};
-use crate::{CallError, CallFailure, Limits, LoadError, SiteFacts};
-
-/// The built-in policies may wait longer than a site's own plugins by default: for a ramdisk that is fetched for the first
-/// time, and for a slow BMC.
-const BUILT_IN_WALL: Duration = Duration::from_secs(900);
+use crate::{CallError, CallFailure, LoadError, SiteFacts};
 
 /// What a [`Runtime`] is made of.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,12 @@ pub struct RuntimeConfig {
     pub site_facts: SiteFacts,
     /// Dead media of active servers are replaced at once (`[take-over] reinsert-active = "now"`).
     pub reinsert_active_now: bool,
+    /// Plugins whose answers are only compared with those of the ones that decide.
+    pub shadows: Vec<PluginConfig>,
+    /// A folder of this process's own, where versions in use and their compiled code are kept over restarts.
+    pub folder: Option<PathBuf>,
+    /// When a version that fails is given up.
+    pub rollback: RollbackRule,
 }
 
 /// A method that a vendor plugin adds.
@@ -61,7 +67,7 @@ pub struct Called<T> {
 /// The site's plugins, ready to be called. Cheap to clone.
 #[derive(Clone)]
 pub struct Runtime {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl Runtime {
@@ -75,45 +81,68 @@ impl Runtime {
         let RuntimeConfig {
             site_facts,
             reinsert_active_now,
+            rollback,
             ..
         } = config.clone();
-        let mut catalog = Catalog::new(engine.clone());
+        let compiler = engine.clone();
         // Compiling takes a fraction of a second a plugin, too long for a thread that serves.
-        let loading = tokio::task::spawn_blocking(move || {
-            config
-                .plugins
-                .iter()
-                .try_for_each(|plugin| catalog.add(plugin, false))?;
-            built_ins(&config)
-                .iter()
-                .try_for_each(|plugin| catalog.add(plugin, true))?;
-            Ok(catalog)
-        });
-        let catalog = loading.await.map_err(|error| LoadError::Engine(error.to_string()))??;
-        let engine = engine.clone();
+        let loading = tokio::task::spawn_blocking(move || start::catalog(&compiler, config));
+        let (catalog, versions) = loading.await.map_err(|error| LoadError::Engine(error.to_string()))??;
+        let catalog = Arc::new(catalog);
         let inner = Arc::new(Inner {
-            engine,
-            catalog,
+            engine: engine.clone(),
+            catalog: RwLock::new(Arc::clone(&catalog)),
+            pins: Pins::default(),
+            health: Health::default(),
+            rollback,
+            versions,
+            gate: OnceLock::new(),
+            swapping: tokio::sync::Mutex::default(),
+            calls: AtomicU64::new(1),
             world,
             observer,
             site_facts,
             reinsert_active_now,
         });
-        for bound in inner.catalog.all() {
-            inner.try_start(bound).await?;
+        for entry in catalog.all() {
+            inner.try_start(&entry.active).await?;
         }
         Ok(Self { inner })
     }
 
+    /// The same plugins over another world, told to another observer. What one learns of versions the other does not.
+    pub fn in_world(&self, world: Arc<dyn World>, observer: Arc<dyn Observer>, site_facts: SiteFacts) -> Self {
+        let inner = &self.inner;
+        let reinsert_now = site_facts.get("reinsert-active").map(|choice| choice == "now");
+        Self {
+            inner: Arc::new(Inner {
+                engine: inner.engine.clone(),
+                catalog: RwLock::new(inner.catalog()),
+                pins: Pins::default(),
+                health: Health::default(),
+                rollback: inner.rollback,
+                versions: None,
+                gate: OnceLock::new(),
+                swapping: tokio::sync::Mutex::default(),
+                calls: AtomicU64::new(1),
+                world,
+                observer,
+                site_facts,
+                reinsert_active_now: reinsert_now.unwrap_or(inner.reinsert_active_now),
+            }),
+        }
+    }
+
     /// Every plugin, by role, in the order in which they are asked.
     pub fn plugins(&self) -> Vec<PluginInfo> {
-        self.inner.catalog.list()
+        self.inner.catalog().list()
     }
 
     /// The plugin that decides for this node in this role.
     pub fn plugin_for(&self, role: Role, node: &model::Node) -> Option<String> {
-        let (_, bound) = self.inner.catalog.find(role, 0, node, &self.inner.site_facts)?;
-        Some(bound.id.clone())
+        let catalog = self.inner.catalog();
+        let (_, entry) = catalog.find(role, 0, node, &self.inner.site_facts)?;
+        Some(entry.active.id.clone())
     }
 
     /// Media in and boot device set for a ramdisk with these parameters. Power is the caller's.
@@ -227,15 +256,18 @@ impl Runtime {
         check: impl FnOnce(Answer) -> Result<T, CallFailure> + Send,
     ) -> Option<Called<T>> {
         let inner = &self.inner;
-        let (number, bound) = inner.catalog.find(role, 0, &context.node, &inner.site_facts)?;
-        let root = Arc::new(Root::new(&bound.limits));
+        let catalog = inner.catalog();
+        let (number, found) = catalog.find(role, 0, &context.node, &inner.site_facts)?;
+        let bound = inner.pins.choose(found, &context.node);
+        let root = inner.root(Arc::clone(&catalog), &bound.limits);
         let permit = timeout_at(root.deadline, inner.engine.0.permits.acquire()).await;
         let mut called = match permit {
             Ok(Ok(_permit)) => {
                 let nested = Nested { root, depth: 0, number };
-                Arc::clone(inner).run(Arc::clone(context), bound, nested, entry).await
+                let (context, bound) = (Arc::clone(context), Arc::clone(&bound));
+                Arc::clone(inner).run(context, bound, nested, entry).await
             }
-            _ => inner.not_run(context, &bound),
+            _ => inner.not_run(context, &bound, root.id),
         };
         let result = called.result.and_then(|answer| {
             check(answer).map_err(|failure| {
@@ -243,7 +275,7 @@ impl Runtime {
                 failed(&called.report.plugin, called.report.function, failure)
             })
         });
-        inner.observer.call_ended(&called.report);
+        inner.ended(&bound, &called.report, failure_of(&result));
         Some(Called {
             result,
             report: called.report,
@@ -257,42 +289,6 @@ fn built_in<T>(called: Option<Called<T>>) -> Called<T> {
 
 fn of_another_type() -> CallFailure {
     CallFailure::Unusable("it is of another type than the function's".to_owned())
-}
-
-fn built_ins(config: &RuntimeConfig) -> [PluginConfig; 3] {
-    [
-        (
-            Role::BackendSelection,
-            &include_bytes!(concat!(env!("OUT_DIR"), "/backend_selection.wasm"))[..],
-        ),
-        (
-            Role::Vmedia,
-            &include_bytes!(concat!(env!("OUT_DIR"), "/vmedia.wasm"))[..],
-        ),
-        (
-            Role::TakeOver,
-            &include_bytes!(concat!(env!("OUT_DIR"), "/take_over.wasm"))[..],
-        ),
-    ]
-    .map(|(role, bytes)| PluginConfig {
-        role,
-        component: ComponentSource::Bytes {
-            name: format!("built-in:{role}"),
-            bytes: bytes.into(),
-        },
-        digest: None,
-        matches: crate::Match::new(),
-        grant: None,
-        limits: Limits {
-            wall: BUILT_IN_WALL,
-            ..Limits::default()
-        },
-        settings: config
-            .built_in_settings
-            .get(&role)
-            .cloned()
-            .unwrap_or(serde_json::Value::Null),
-    })
 }
 
 fn external(url: &Secret) -> Location {

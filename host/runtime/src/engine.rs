@@ -1,6 +1,7 @@
 //! Wasmtime, set up for many short calls of small guests: pooled instances, fibers, and one thread that ticks.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use model::Digest;
 use tokio::sync::Semaphore;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
+use crate::compiled::private_folder;
 use crate::component::Plugin;
 use crate::{CallFailure, LoadError, Role};
 
@@ -20,6 +22,9 @@ pub(crate) const MAX_MEMORY: usize = 64 << 20;
 pub(crate) const MAX_TABLE_ENTRIES: usize = 10_000;
 /// Core instances in one component: a Python guest has 38.
 pub(crate) const MAX_CORE_INSTANCES: u32 = 64;
+/// Memories and tables in one component: a JavaScript guest has three of each, most of them empty.
+pub(crate) const MAX_MEMORIES: u32 = 4;
+pub(crate) const MAX_TABLES: u32 = 4;
 
 /// Carries the reason for stopping a guest through Wasmtime's error.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +34,9 @@ pub(crate) struct Stopped(pub(crate) CallFailure);
 /// Deepest chain of calls: a vendor's plugin, two of the site's vmedia plugins or one and the built-in, backend selection.
 pub(crate) const DEPTH: u8 = 4;
 
+/// Shadows that run at once; a call beyond them is not compared.
+const SHADOWS_AT_ONCE: u32 = 4;
+
 /// Compiles and runs components: a pool of instances, what was compiled so far, and permits for root calls. One for a
 /// process; runtimes come and go on it, and a component is compiled once.
 #[derive(Clone)]
@@ -37,22 +45,42 @@ pub struct Engine(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) wasmtime: wasmtime::Engine,
     pub(crate) compiled: Mutex<BTreeMap<(Role, Digest), Arc<Plugin>>>,
+    /// Where compiled components are kept.
+    pub(crate) cache: Option<PathBuf>,
     pub(crate) permits: Semaphore,
     pub(crate) calls_at_once: usize,
+    pub(crate) shadows: Semaphore,
 }
 
 impl Engine {
     /// An engine on which so many root calls run at once; more wait.
     pub fn new(calls_at_once: u16) -> Result<Self, LoadError> {
+        Self::with(calls_at_once, None)
+    }
+
+    /// The same, which keeps what it compiled in a folder of its own: a component that was compiled before is ready in a
+    /// fraction of a millisecond.
+    pub fn cached(calls_at_once: u16, folder: &Path) -> Result<Self, LoadError> {
+        private_folder(folder).map_err(|source| LoadError::Folder {
+            place: folder.display().to_string(),
+            remedy: "it must belong to this user alone".to_owned(),
+            source: Some(source),
+        })?;
+        Self::with(calls_at_once, Some(folder.to_owned()))
+    }
+
+    fn with(calls_at_once: u16, cache: Option<PathBuf>) -> Result<Self, LoadError> {
         let calls_at_once = calls_at_once.max(1);
-        let instances = u32::from(calls_at_once) * u32::from(DEPTH);
+        let instances = u32::from(calls_at_once) * u32::from(DEPTH) + SHADOWS_AT_ONCE;
         let wasmtime = wasmtime_engine(instances).map_err(|error| LoadError::Engine(format!("{error:#}")))?;
         start_ticker(&wasmtime).map_err(|error| LoadError::Engine(format!("{error:#}")))?;
         Ok(Self(Arc::new(Shared {
             wasmtime,
             compiled: Mutex::default(),
+            cache,
             permits: Semaphore::new(calls_at_once.into()),
             calls_at_once: calls_at_once.into(),
+            shadows: Semaphore::new(SHADOWS_AT_ONCE as usize),
         })))
     }
 }
@@ -87,14 +115,14 @@ fn pooled(instances: u32) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_stacks(instances)
-        .total_memories(instances)
-        .total_tables(instances.saturating_mul(2))
+        .total_memories(instances.saturating_mul(MAX_MEMORIES))
+        .total_tables(instances.saturating_mul(MAX_TABLES))
         .total_core_instances(instances.saturating_mul(MAX_CORE_INSTANCES))
         .max_core_instances_per_component(MAX_CORE_INSTANCES)
         .max_component_instance_size(1 << 20)
         .max_core_instance_size(1 << 20)
-        .max_memories_per_component(1)
-        .max_tables_per_component(2)
+        .max_memories_per_component(MAX_MEMORIES)
+        .max_tables_per_component(MAX_TABLES)
         .max_memory_size(MAX_MEMORY)
         .table_elements(MAX_TABLE_ENTRIES)
         // What a call has dirtied is written back rather than unmapped: no page is faulted in again by the next one.

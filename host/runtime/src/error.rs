@@ -111,6 +111,9 @@ pub enum CallFailure {
     /// It could not be started.
     #[error("it could not be started: {0}")]
     NotStarted(String),
+    /// A shadow asked for what the call that it watches never learned.
+    #[error("it asked for {0}, which the call that it runs along with did not")]
+    Diverged(String),
 }
 
 impl CallFailure {
@@ -127,6 +130,7 @@ impl CallFailure {
             Self::Unusable(_) => "unusable-answer",
             Self::Busy { .. } => "busy",
             Self::NotStarted(_) => "not-started",
+            Self::Diverged(_) => "diverged",
         }
     }
 }

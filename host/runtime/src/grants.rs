@@ -1,6 +1,7 @@
 //! What a site lets a plugin do. Log, clock, settings and facts are always there; the rest is granted by function, with
 //! bounds on backends, sources, secrets and raw requests. What was not granted answers `denied` with the grant's name.
 
+mod allowed;
 mod functions;
 mod sets;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use functions::{BMC, IMAGE, POWER, STATE, STORAGE, VMEDIA_SERVICE};
 
+pub(crate) use allowed::Allowed;
 pub use functions::Functions;
 
 use crate::calls::{HostCall, IsoSource, Parameter, Value};
@@ -42,7 +44,10 @@ pub struct Grants {
     #[serde(skip_serializing_if = "is_default")]
     pub bmc_raw: RawGrant,
     /// `vmedia-service = ["attach"]`.
-    #[serde(deserialize_with = "functions::vmedia_service", skip_serializing_if = "Functions::is_empty")]
+    #[serde(
+        deserialize_with = "functions::vmedia_service",
+        skip_serializing_if = "Functions::is_empty"
+    )]
     pub vmedia_service: Functions,
 }
 

@@ -133,6 +133,60 @@ pub enum LoadError {
         /// Why.
         reason: String,
     },
+    /// What it says of itself cannot be read, or cannot be meant.
+    #[error("the plugin {place} cannot be used")]
+    Manifest {
+        /// Which file.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: crate::manifest::ManifestError,
+    },
+    /// It was built for another role.
+    #[error(
+        "the plugin {place} is for the role `{found}`, and farrier.toml gives it the role `{role}`: correct `role` there"
+    )]
+    Role {
+        /// Which file.
+        place: String,
+        /// In its manifest.
+        found: Role,
+        /// In the site file.
+        role: Role,
+    },
+    /// It requires more than the site grants it.
+    #[error(
+        "the plugin {place} requires what it is not granted: {}; add that to its `grant` in farrier.toml, or leave the \
+         plugin out", gaps.join(", ")
+    )]
+    Gaps {
+        /// Which file.
+        place: String,
+        /// Every one, by the name that a denial has.
+        gaps: Vec<String>,
+    },
+    /// It has failed here before.
+    #[error(
+        "the plugin {place} is quarantined ({reason}), and no good version of it is left: `farrier plugin use --again` \
+         takes it back, or name another file"
+    )]
+    Quarantined {
+        /// Which file.
+        place: String,
+        /// Why.
+        reason: String,
+    },
+    /// The folder where versions are kept cannot be used.
+    #[error("could not use the folder {place} for plugins: {remedy}")]
+    Folder {
+        /// Which folder.
+        place: String,
+        /// What to do.
+        remedy: String,
+        /// The cause.
+        #[source]
+        source: Option<std::io::Error>,
+    },
     /// The settings are no JSON object.
     #[error("`settings` of the plugin {place} must be a table")]
     Settings {

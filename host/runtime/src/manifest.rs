@@ -77,6 +77,11 @@ pub fn read(component: &[u8]) -> Result<Option<Manifest>, ManifestError> {
     Ok(Some(manifest))
 }
 
+/// Whether the sections of a component can be walked.
+pub(crate) fn is_whole(component: &[u8]) -> bool {
+    section::read(component, SECTION).is_ok()
+}
+
 /// The component with this manifest, instead of any that it had.
 pub fn write(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     manifest.check()?;
@@ -93,13 +98,29 @@ impl Manifest {
         self.required.union(&self.optional)
     }
 
+    /// Whether a plugin of this role can have what it asks for; `interfaces` are those of the role.
+    pub(crate) fn fits(&self, interfaces: &[&str]) -> Result<(), ManifestError> {
+        let has = |name: &String| {
+            let interface = name.split_once('.').map_or(name.as_str(), |(interface, _)| interface);
+            interfaces.contains(&interface)
+        };
+        match self.requested().functions().into_iter().find(|name| !has(name)) {
+            None => Ok(()),
+            Some(name) => Err(ManifestError(format!(
+                "it asks for `{name}`, which a plugin of the role `{}` does not have",
+                self.role
+            ))),
+        }
+    }
+
     fn check(&self) -> Result<(), ManifestError> {
         let wrong = |what: String| Err(ManifestError(what));
         let word = |text: &str, allowed: fn(char) -> bool| {
             !text.is_empty() && text.chars().count() <= MAX_WORD && text.chars().all(allowed)
         };
-        if !word(&self.id, |c| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c))
-            || !self.id.starts_with(|c: char| c.is_ascii_alphanumeric())
+        if !word(&self.id, |c| {
+            c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c)
+        }) || !self.id.starts_with(|c: char| c.is_ascii_alphanumeric())
         {
             return wrong(format!(
                 "`id` is at most {MAX_WORD} of a-z 0-9 . _ - and begins with a letter or digit"
@@ -112,7 +133,11 @@ impl Manifest {
                 "`version` is at most {MAX_WORD} of 0-9 a-z A-Z . + - and begins with a digit"
             ));
         }
-        if self.description.as_ref().is_some_and(|text| text.chars().count() > MAX_DESCRIPTION) {
+        if self
+            .description
+            .as_ref()
+            .is_some_and(|text| text.chars().count() > MAX_DESCRIPTION)
+        {
             return wrong(format!("`description` has more than {MAX_DESCRIPTION} characters"));
         }
         if self.scenarios.len() > MAX_SCENARIOS {
@@ -223,7 +248,11 @@ mod tests {
             ("id", serde_json::json!("../x"), "`id` is at most"),
             ("version", serde_json::json!("v1"), "`version` is at most"),
             ("role", serde_json::json!("thief"), "`role` is one of backend-selection"),
-            ("required", serde_json::json!({"bmc": ["explode"]}), "unknown function `explode`"),
+            (
+                "required",
+                serde_json::json!({"bmc": ["explode"]}),
+                "unknown function `explode`",
+            ),
             ("colour", serde_json::json!("red"), "unknown field `colour`"),
             (
                 "scenarios",

@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use model::{Digest, NodeId};
 
+use crate::{Change, ShadowReport};
+
 /// One call of a plugin, nested ones included, after it ended.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CallReport {
+    /// Number of the root call that led to it; logs carry it too.
+    pub call: u64,
     /// Which plugin.
     pub plugin: String,
     /// Which bytes of it.
@@ -46,6 +50,12 @@ pub enum Outcome {
 pub trait Observer: Send + Sync {
     /// A call has ended.
     fn call_ended(&self, report: &CallReport);
+
+    /// Another version of a plugin decides now.
+    fn plugin_changed(&self, _change: &Change) {}
+
+    /// A shadow has run along with a call.
+    fn shadow_ended(&self, _report: &ShadowReport) {}
 }
 
 /// Tells nobody.

@@ -2,7 +2,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use model::Device;
@@ -15,15 +16,33 @@ use crate::calls::{LocationHandle, Parameter};
 use crate::catalog::{Bound, Catalog, Role};
 use crate::engine::{DEPTH, Engine, Stopped};
 use crate::error::shortened;
+use crate::grants::Allowed;
+use crate::health::{Health, RollbackRule};
 use crate::limits::{Meter, Stopwatch};
+use crate::pins::Pins;
 use crate::report::{CallReport, Observer, Outcome};
+use crate::shadow::EchoSession;
+use crate::shadow::Recording;
+use crate::swap::Gate;
 use crate::take_over::{Observation, Step};
+use crate::versions::Versions;
+use crate::watched::Watched;
 use crate::world::{CallContext, Candidate, Choice, Location, Request, World};
-use crate::{CallError, CallFailure, Called, DriverError, Grants, Limits, LoadError, SiteFacts, VendorMethod};
+use crate::{CallError, CallFailure, Called, DriverError, Limits, LoadError, SiteFacts, VendorMethod};
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    pub(crate) catalog: Catalog,
+    /// What decides now. A call keeps the one with which it began.
+    pub(crate) catalog: RwLock<Arc<Catalog>>,
+    pub(crate) pins: Pins,
+    pub(crate) health: Health,
+    pub(crate) rollback: RollbackRule,
+    pub(crate) versions: Option<Versions>,
+    /// What a version must pass before it is swapped in.
+    pub(crate) gate: OnceLock<Arc<dyn Gate>>,
+    /// Held while a version is loaded to be swapped in: one at a time.
+    pub(crate) swapping: tokio::sync::Mutex<()>,
+    pub(crate) calls: AtomicU64,
     pub(crate) world: Arc<dyn World>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) site_facts: SiteFacts,
@@ -73,7 +92,7 @@ impl Entry {
 }
 
 /// What an exported function gave.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Answer {
     Done,
     Choice(Choice),
@@ -93,6 +112,17 @@ pub(crate) struct Nested {
 type Nesting<'a, T> = Pin<Box<dyn Future<Output = Result<T, HostError>> + Send + 'a>>;
 
 impl Inner {
+    /// The plugins as they are now.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What all calls that one root call leads to share.
+    pub(crate) fn root(&self, catalog: Arc<Catalog>, limits: &Limits) -> Arc<Root> {
+        let id = self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Arc::new(Root::new(id, catalog, limits))
+    }
+
     /// Asks which backend takes an artefact, on behalf of a plugin that publishes one.
     pub(crate) fn nested_select(
         self: Arc<Self>,
@@ -103,10 +133,20 @@ impl Inner {
     ) -> Nesting<'static, Choice> {
         let context = Arc::clone(context);
         Box::pin(async move {
+            let offered: Vec<String> = candidates.iter().map(|candidate| candidate.id.clone()).collect();
             let entry = move |_: &mut Broker| Entry::Select(request, candidates);
-            match self.nested(Role::BackendSelection, 0, context, nested, entry).await? {
+            let check = move |answer: &Answer| match answer {
+                Answer::Choice(choice) if offered.contains(&choice.backend) => Ok(()),
+                Answer::Choice(choice) => Err(format!(
+                    "the backend-selection plugin chose `{}`, which was not offered",
+                    shortened(&choice.backend)
+                )),
+                _ => Err("the backend-selection plugin gave no choice".to_owned()),
+            };
+            let answer = self.nested(Role::BackendSelection, 0, context, nested, entry, check);
+            match answer.await? {
                 Answer::Choice(choice) => Ok(choice),
-                _ => Err(DriverError::other("bad-choice", "the backend-selection plugin gave no choice").into()),
+                _ => Err(bad_choice("the backend-selection plugin gave no choice".to_owned()).into()),
             }
         })
     }
@@ -127,7 +167,10 @@ impl Inner {
                 (Entry::BootIntoIso(_), Some(location)) => Entry::BootIntoIso(broker.accept(location)),
                 (entry, _) => entry,
             };
-            self.nested(Role::Vmedia, from, context, nested, entry).await.map(drop)
+            let any = |_: &Answer| Ok(());
+            self.nested(Role::Vmedia, from, context, nested, entry, any)
+                .await
+                .map(drop)
         })
     }
 
@@ -138,18 +181,28 @@ impl Inner {
         context: Arc<CallContext>,
         mut nested: Nested,
         entry: impl FnOnce(&mut Broker) -> Entry + Send,
+        check: impl FnOnce(&Answer) -> Result<(), String> + Send,
     ) -> Result<Answer, HostError> {
         if nested.depth >= DEPTH {
             return Err(DriverError::Budget("depth of calls".to_owned()).into());
         }
-        let found = self.catalog.find(role, from, &context.node, &self.site_facts);
-        let Some((number, bound)) = found else {
+        let found = nested.root.catalog.find(role, from, &context.node, &self.site_facts);
+        let Some((number, found)) = found else {
             return Err(DriverError::Unsupported(format!("no `{role}` plugin is left to ask")).into());
         };
+        let bound = self.pins.choose(found, &context.node);
         nested.number = number;
-        let called = Arc::clone(&self).run(context, bound, nested, entry).await;
-        self.observer.call_ended(&called.report);
-        called.result.map_err(|error| match error {
+        let called = Arc::clone(&self).run(context, Arc::clone(&bound), nested, entry).await;
+        let Called { result, mut report } = called;
+        let wrong = result.as_ref().ok().and_then(|answer| check(answer).err());
+        if let Some(reason) = wrong {
+            let failure = CallFailure::Unusable(reason.clone());
+            report.outcome = Outcome::Failed(failure.cause());
+            self.ended(&bound, &report, Some(&failure));
+            return Err(bad_choice(reason).into());
+        }
+        self.ended(&bound, &report, failure_of(&result));
+        result.map_err(|error| match error {
             CallError::Answered(error) => error.into(),
             // Not this guest's fault: it may act on it.
             CallError::Failed { .. } => DriverError::other("plugin-failed", error.to_string()).into(),
@@ -167,11 +220,29 @@ impl Inner {
         let began = Instant::now();
         let depth = nested.depth;
         let root = Arc::clone(&nested.root);
-        let mut broker = Broker::new(Arc::clone(&self), Arc::clone(&context), Arc::clone(&bound), nested);
+        let session = self.world.open(&context, &bound.id);
+        let recorder = (depth == 0 && session.records()).then(|| Arc::clone(&session));
+        let shadow = root
+            .catalog
+            .shadow(bound.role, &context.node, &self.site_facts)
+            .cloned();
+        let recording = shadow.is_some().then(|| Recording::new(session.now()));
+        let mut broker = Broker::new(
+            Arc::clone(&self),
+            Arc::clone(&context),
+            Arc::clone(&bound),
+            nested,
+            session,
+        );
+        broker.recording = recording;
         let entry = entry(&mut broker);
         let function = entry.function();
         if let Entry::PrepareRamdisk(parameters) = &entry {
             broker.give_secrets(parameters);
+        }
+        if let Some(recorder) = &recorder {
+            let (function, arguments) = entry.told();
+            recorder.entered(&function, arguments);
         }
         let mut store = self.store(broker, &bound.limits);
         let answer = timeout_at(root.deadline, async {
@@ -185,8 +256,13 @@ impl Inner {
             Ok(Err(error)) => Err(failed(&bound.id, function, failure(&error, &bound.limits))),
             Err(_) => Err(failed(&bound.id, function, CallFailure::WallBudget(root.wall))),
         };
-        let state = store.data();
+        if let Some(recorder) = recorder {
+            recorder.left(result.as_ref().map(Answer::told));
+        }
+        let state = store.data_mut();
+        let recording = state.broker.recording.take();
         let report = CallReport {
+            call: root.id,
             plugin: bound.id.clone(),
             digest: bound.plugin.digest,
             function,
@@ -200,12 +276,25 @@ impl Inner {
             outcome: outcome(&result),
         };
         if let Err(CallError::Failed { failure, .. }) = &result {
-            tracing::warn!(plugin = %report.plugin, node = %report.node, function, "plugin stopped: {failure}");
+            let (plugin, node, call) = (&report.plugin, &report.node, report.call);
+            tracing::warn!(%plugin, %node, call, function, "plugin stopped: {failure}");
+        }
+        if let (Some(shadow), Some(recording)) = (shadow, recording) {
+            let given = store.data().broker.given().clone();
+            let watched = Watched {
+                context,
+                entry,
+                recording: Arc::new(recording),
+                given,
+                result: result.clone(),
+                report: report.clone(),
+            };
+            self.run_shadow(shadow, watched);
         }
         Called { result, report }
     }
 
-    fn store(&self, broker: Broker, limits: &Limits) -> Store<CallState> {
+    pub(crate) fn store(&self, broker: Broker, limits: &Limits) -> Store<CallState> {
         let cpu = limits.cpu;
         let state = CallState {
             broker,
@@ -234,10 +323,15 @@ impl Inner {
 
     /// Starts a plugin once, in a store with all its limits, and checks the types of its exports.
     pub(crate) async fn try_start(self: &Arc<Self>, bound: &Arc<Bound>) -> Result<(), LoadError> {
+        let known = |started: &Vec<Limits>| started.contains(&bound.limits);
+        let started = &bound.plugin.started;
+        if known(&started.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(());
+        }
         let context = Arc::new(nobody());
-        let root = Arc::new(Root::new(&bound.limits));
+        let root = self.root(Arc::default(), &bound.limits);
         let unprivileged = Bound {
-            grants: Grants::default(),
+            allowed: Allowed::default(),
             ..Bound::clone(bound)
         };
         let nested = Nested {
@@ -245,7 +339,8 @@ impl Inner {
             depth: DEPTH,
             number: 0,
         };
-        let broker = Broker::new(Arc::clone(self), context, Arc::new(unprivileged), nested);
+        let session = Arc::new(EchoSession::new(std::time::UNIX_EPOCH));
+        let broker = Broker::new(Arc::clone(self), context, Arc::new(unprivileged), nested, session);
         let mut store = self.store(broker, &bound.limits);
         let start = |error: &wasmtime::Error| LoadError::Start {
             place: bound.place.clone(),
@@ -265,15 +360,21 @@ impl Inner {
             .map_err(|error| LoadError::Types {
                 place: bound.place.clone(),
                 reason: shortened(&format!("{error:#}")),
-            })
+            })?;
+        let mut started = started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.push(bound.limits.clone());
+        // As many sets of limits as a site has entries of one component.
+        started.truncate(64);
+        Ok(())
     }
 
     /// What a call gives for which there was no permit in time.
-    pub(crate) fn not_run(&self, context: &CallContext, bound: &Bound) -> Called<Answer> {
+    pub(crate) fn not_run(&self, context: &CallContext, bound: &Bound, call: u64) -> Called<Answer> {
         let failure = CallFailure::Busy {
             permits: self.engine.0.calls_at_once,
         };
         let report = CallReport {
+            call,
             plugin: bound.id.clone(),
             digest: bound.plugin.digest,
             function: "admission",
@@ -290,6 +391,18 @@ impl Inner {
             result: Err(failed(&bound.id, "admission", failure)),
             report,
         }
+    }
+}
+
+fn bad_choice(reason: String) -> DriverError {
+    DriverError::other("bad-choice", reason)
+}
+
+/// Why a call was stopped, if it was.
+pub(crate) fn failure_of<T>(result: &Result<T, CallError>) -> Option<&CallFailure> {
+    match result {
+        Err(CallError::Failed { failure, .. }) => Some(failure),
+        Ok(_) | Err(CallError::Answered(_)) => None,
     }
 }
 
@@ -313,7 +426,7 @@ fn nobody() -> CallContext {
 }
 
 /// What Wasmtime's error means.
-fn failure(error: &wasmtime::Error, limits: &Limits) -> CallFailure {
+pub(crate) fn failure(error: &wasmtime::Error, limits: &Limits) -> CallFailure {
     if let Some(Stopped(failure)) = error.downcast_ref::<Stopped>() {
         return failure.clone();
     }

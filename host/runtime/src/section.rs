@@ -125,7 +125,11 @@ mod tests {
     #[test]
     fn what_was_written_reads_back_and_replaces_what_was_there() {
         let plain = empty();
-        assert_eq!(read(&plain, "x"), Ok(None), "a nested module's section is not the component's");
+        assert_eq!(
+            read(&plain, "x"),
+            Ok(None),
+            "a nested module's section is not the component's"
+        );
         let long = vec![b'a'; 300];
         let first = write(&plain, "x", &long).unwrap();
         assert_eq!(read(&first, "x"), Ok(Some(&long[..])));
@@ -134,7 +138,10 @@ mod tests {
         assert_eq!(read(&second, "y"), Ok(None));
         assert_eq!(second.len(), plain.len() + 5);
         let both = write(&second, "y", b"").unwrap();
-        assert_eq!((read(&both, "x"), read(&both, "y")), (Ok(Some(&b"b"[..])), Ok(Some(&b""[..]))));
+        assert_eq!(
+            (read(&both, "x"), read(&both, "y")),
+            (Ok(Some(&b"b"[..])), Ok(Some(&b""[..])))
+        );
     }
 
     #[test]

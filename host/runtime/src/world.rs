@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use model::{ArtefactKind, Digest, Node, Secret, Tenure};
 
-use crate::DriverError;
+use crate::{CallError, DriverError};
 use crate::calls::{HostCall, ImageHandle, Level, LocationHandle, LocationInfo, Reply};
 
 /// On whose behalf a plugin is called.
@@ -66,6 +66,18 @@ pub trait Session: Send + Sync {
 
     /// The plugin has logged something; the host's own log has it already.
     fn log(&self, _level: Level, _message: &str, _fields: &[(String, String)]) {}
+
+    /// Whether [`entered`](Self::entered) and [`left`](Self::left) are to be called.
+    fn records(&self) -> bool {
+        false
+    }
+
+    /// The host calls this function ("vmedia.attach") with these arguments, both as scenario files write them. Not told of
+    /// calls that another plugin led to.
+    fn entered(&self, _function: &str, _arguments: serde_json::Value) {}
+
+    /// What it answered, as a scenario file's `expect.result` has it.
+    fn left(&self, _result: Result<serde_json::Value, &CallError>) {}
 }
 
 /// Something that a BMC can fetch.

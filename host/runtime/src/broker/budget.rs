@@ -1,10 +1,12 @@
 //! What a call has used and which handles it has. A function that can fail answers `budget` when a limit has run out; a
 //! guest that does not listen is stopped.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::{Broker, HostError};
 use crate::calls::{HostCall, ImageHandle, ImageInfo, LocationHandle, LocationInfo, Parameter, Reply, Value};
+use crate::grants::Given;
 use crate::{CallFailure, DriverError};
 
 /// A guest that goes on after being told so often that a budget ran out is stopped.
@@ -90,8 +92,22 @@ impl Broker {
             self.given.urls.insert(location.url.expose().to_owned());
         }
         let (handle, info) = self.session.accept(location);
+        if let Some(recording) = &mut self.recording {
+            recording.give(handle, &info);
+        }
         self.locations.insert(handle, info);
         handle
+    }
+
+    /// Takes over what the call that a shadow runs along with was given.
+    pub(crate) fn take_given(&mut self, given: Given, locations: &BTreeMap<LocationHandle, LocationInfo>) {
+        self.given = given;
+        self.locations
+            .extend(locations.iter().map(|(handle, info)| (*handle, info.clone())));
+    }
+
+    pub(crate) fn given(&self) -> &Given {
+        &self.given
     }
 
     /// The names of secrets that came with the call: the guest may hand them on without a grant.

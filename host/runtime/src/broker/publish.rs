@@ -33,7 +33,7 @@ impl Broker {
                     ..
                 } => (request, candidates, journal_as),
             };
-        candidates.retain(|candidate| self.bound.grants.allows_backend(&candidate.id));
+        candidates.retain(|candidate| self.bound.allowed.allows_backend(&candidate.id));
         if candidates.is_empty() {
             return Err(DriverError::Denied("storage.backends".to_owned()).into());
         }
@@ -91,7 +91,7 @@ impl Broker {
         backend: String,
         journal_as: &str,
     ) -> Result<Reply, HostError> {
-        if !self.bound.grants.allows_backend(&backend) {
+        if !self.bound.allowed.allows_backend(&backend) {
             return Err(DriverError::Denied("storage.backends".to_owned()).into());
         }
         let detail = format!("{journal_as} to {backend}");

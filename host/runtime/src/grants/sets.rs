@@ -44,7 +44,11 @@ impl Grants {
             "power" => (POWER, &mut self.power),
             "vmedia-service" => (VMEDIA_SERVICE, &mut self.vmedia_service),
             "bmc-raw" => return Err(format!("`{name}` is asked for by method and path, or by command")),
-            _ => return Err(format!("there is no interface `{interface}` whose functions are granted")),
+            _ => {
+                return Err(format!(
+                    "there is no interface `{interface}` whose functions are granted"
+                ));
+            }
         };
         let found = known.iter().copied().find(|known| *known == function);
         let found = found.ok_or_else(|| format!("unknown function `{name}`; known are: {}", known.join(", ")))?;
@@ -74,6 +78,20 @@ impl Grants {
         }
     }
 
+    /// Takes out the functions that the other does not have. Scopes stay: a call is held against both.
+    pub fn keep_only(&mut self, other: &Self) {
+        let keep = |own: &mut Functions, other: &Functions| own.0.retain(|name| other.has(name));
+        keep(&mut self.state, &other.state);
+        keep(&mut self.image.functions, &other.image.functions);
+        keep(&mut self.storage.functions, &other.storage.functions);
+        keep(&mut self.bmc, &other.bmc);
+        keep(&mut self.power, &other.power);
+        keep(&mut self.vmedia_service, &other.vmedia_service);
+        self.secrets.retain(|name| other.secrets.contains(name));
+        self.bmc_raw.methods.retain(|name| other.bmc_raw.methods.contains(name));
+        self.bmc_raw.ribcl.retain(|name| other.bmc_raw.ribcl.contains(name));
+    }
+
     /// What it has of this that `granted` does not allow, each by the name that a denial has. Patterns are compared by what
     /// they match, as far as that can be told without a text.
     pub fn gaps(&self, granted: &Self) -> Vec<String> {
@@ -90,7 +108,10 @@ impl Grants {
         }
         lacks("secrets", self.secrets.difference(&granted.secrets).collect());
         let raw = &granted.bmc_raw;
-        lacks("bmc-raw.methods", self.bmc_raw.methods.difference(&raw.methods).collect());
+        lacks(
+            "bmc-raw.methods",
+            self.bmc_raw.methods.difference(&raw.methods).collect(),
+        );
         lacks("bmc-raw.paths", uncovered(&self.bmc_raw.paths, &raw.paths));
         lacks("bmc-raw.ribcl", self.bmc_raw.ribcl.difference(&raw.ribcl).collect());
         if let (Some(wanted), Some(allowed)) = (self.storage.max_lifetime_s, granted.storage.max_lifetime_s)
@@ -174,7 +195,10 @@ mod tests {
         let left = grants(r#"{"bmc":["insert"],"storage":{"functions":["find"],"backends":["a"],"max-lifetime-s":5}}"#);
         let right = grants(r#"{"bmc":["eject"],"storage":{"functions":["publish"],"backends":["b"]}}"#);
         let both = left.union(&right);
-        assert_eq!(both.functions(), ["storage.find", "storage.publish", "bmc.eject", "bmc.insert"]);
+        assert_eq!(
+            both.functions(),
+            ["storage.find", "storage.publish", "bmc.eject", "bmc.insert"]
+        );
         assert_eq!(both.storage.backends, Some(["a".to_owned(), "b".to_owned()].into()));
         assert_eq!(both.storage.max_lifetime_s, None, "one of them has no bound");
         assert_eq!(left.union(&Grants::default()), left);

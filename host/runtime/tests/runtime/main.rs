@@ -3,11 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod built_in;
+mod contract;
 mod envelope;
 mod live;
 mod loading;
 mod misbehaviour;
+mod shadow;
 mod support;
+mod swap;
 mod swapped;
 mod vendor;
 mod world;

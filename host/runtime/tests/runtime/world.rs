@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use model::{ArtefactKind, BootMode, Device, Secret};
 use runtime::{
-    CallContext, CallReport, Candidate, DriverError, HostCall, ImageHandle, ImageInfo, Level, Location, LocationHandle,
-    LocationInfo, Media, Observer, Placement, RawReply, Renewal, Reply, Request, Session, Versioned, World,
+    CallContext, CallReport, Candidate, Change, DriverError, HostCall, ImageHandle, ImageInfo, Level, Location, LocationHandle,
+    LocationInfo, Media, Observer, Placement, RawReply, Renewal, Reply, Request, Session, ShadowReport, Versioned, World,
 };
 
 /// Shared by all sessions and read by tests.
@@ -32,6 +32,8 @@ pub(crate) struct Model {
     pub(crate) delays: BTreeMap<&'static str, Duration>,
     pub(crate) reports: Vec<CallReport>,
     pub(crate) candidates: Vec<Candidate>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) shadows: Vec<ShadowReport>,
 }
 
 impl TestWorld {
@@ -59,6 +61,14 @@ impl World for TestWorld {
 impl Observer for TestWorld {
     fn call_ended(&self, report: &CallReport) {
         self.model().reports.push(report.clone());
+    }
+
+    fn plugin_changed(&self, change: &Change) {
+        self.model().changes.push(change.clone());
+    }
+
+    fn shadow_ended(&self, report: &ShadowReport) {
+        self.model().shadows.push(report.clone());
     }
 }
 

@@ -98,6 +98,31 @@ fn misbehave(node: &Node, what: &str, parameters: Vec<Parameter>) -> Result<(), 
             retry_after_ms: Some(7),
         })),
         "eject" => bmc::eject(node, Device::Cdrom),
+        "eject-twice" => bmc::eject(node, Device::Cdrom).and_then(|()| bmc::eject(node, Device::Floppy)),
+        "look" => bmc::media_state(node, Device::Cdrom).map(|_| ()),
+        "eject-and-look" => bmc::eject(node, Device::Cdrom).and_then(|()| {
+            let seen = bmc::media_state(node, Device::Cdrom)?;
+            match seen.inserted {
+                true => Err(Error::Conflict("something is in the slot".to_owned())),
+                false => Ok(()),
+            }
+        }),
+        "put" => put(node, 1),
+        "put-twice" => put(node, 2),
+        // For fault sweeps: it gives up where it could answer, and it does not see that it was here before.
+        "eject-or-panic" => {
+            bmc::eject(node, Device::Cdrom).expect("on purpose");
+            Ok(())
+        }
+        "sleep-and-eject" => {
+            clock::sleep_ms(60_000);
+            bmc::eject(node, Device::Cdrom)
+        }
+        "count" => {
+            let before = state::get(node, "n")?;
+            let length = before.as_ref().map_or(0, |before| before.value.len());
+            state::put(node, "n", &"x".repeat(length + 1), before.map(|before| before.version)).map(|_| ())
+        }
         "eject-service" => vmedia_service::detach(node, Device::Cdrom),
         "set-boot-device" => bmc::set_boot_device(node, BootDevice::Cdrom, false),
         "set-boot-mode" => bmc::set_boot_mode(node, BootMode::Bios),
@@ -164,6 +189,15 @@ fn misbehave(node: &Node, what: &str, parameters: Vec<Parameter>) -> Result<(), 
         "each" => each(node),
         other => Err(Error::Invalid(format!("`do` is `{other}`"))),
     }
+}
+
+/// Reads a value of its own and writes it so often.
+fn put(node: &Node, times: u32) -> Result<(), Error> {
+    let mut seen = state::get(node, "k")?.map(|value| value.version);
+    for _ in 0..times {
+        seen = Some(state::put(node, "k", "v", seen)?);
+    }
+    Ok(())
 }
 
 /// Every function of the world that can fail, once; what each answered, in one text.
