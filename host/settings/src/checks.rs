@@ -176,6 +176,9 @@ fn files_are_there(settings: &Settings, report: &Report) {
             check(&format!("images.{key}"), &format!("[images] {key}"), file);
         }
     }
+    for loader in &settings.netboot.loaders {
+        check("netboot.loaders", "[netboot] loaders", &loader.path);
+    }
     if let BmcTrust::File(file) = &settings.bmc.trust {
         check("bmc.ca", "[bmc] ca", file);
     }

@@ -27,6 +27,10 @@ pub struct GlanceSwift {
     pub temp_url_key: Option<Secret>,
     /// How long a temporary URL works.
     pub temp_url_duration: Duration,
+    /// The same URL is told again while it works, so that a cache between ramdisks and Swift is of use.
+    pub temp_url_cache: bool,
+    /// How long after a URL was told its download may begin: one that ends before that is not told again.
+    pub download_start_delay: Duration,
     /// `None` = from the catalogue.
     pub endpoint: Option<HttpUrl>,
     /// `v1`.
@@ -64,6 +68,8 @@ impl GlanceSwift {
         let swift = Self {
             temp_url_key: section.secret_if_set("temp-url-key", "temp-url-key-file"),
             temp_url_duration: section.seconds("temp-url-duration-s", 1..=31_622_400, 1200),
+            temp_url_cache: section.value("temp-url-cache").unwrap_or(false),
+            download_start_delay: section.seconds("download-start-delay-s", 0..=31_622_400, 0),
             endpoint: section.value("endpoint"),
             api_version: text(section.value("api-version"), "v1"),
             account: section.value("account"),
@@ -74,6 +80,12 @@ impl GlanceSwift {
                 .and_then(|n| u32::try_from(n).ok())
                 .unwrap_or(0),
         };
+        if swift.download_start_delay >= swift.temp_url_duration {
+            section.problem(
+                "download-start-delay-s",
+                "must be less than temp-url-duration-s: no URL would live until its download begins",
+            );
+        }
         section.end();
         swift
     }
@@ -97,6 +109,8 @@ impl GlanceSwift {
         let Self {
             temp_url_key,
             temp_url_duration,
+            temp_url_cache,
+            download_start_delay,
             endpoint,
             api_version,
             account,
@@ -106,6 +120,8 @@ impl GlanceSwift {
         } = self;
         out.put("temp-url-key", temp_url_key.as_ref());
         out.put("temp-url-duration-s", *temp_url_duration);
+        out.put("temp-url-cache", *temp_url_cache);
+        out.put("download-start-delay-s", *download_start_delay);
         out.put("endpoint", endpoint.as_ref());
         out.put("api-version", api_version);
         out.put("account", account.as_ref());

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::Secret;
+use url::Url;
 
 use crate::entries::{Out, word};
 use crate::machine::Machine;
@@ -89,6 +90,8 @@ pub struct ImageServers {
     pub timeout: Duration,
     /// For basic authentication.
     pub account: Option<Account>,
+    /// URL of the proxy that they are asked through; it may hold a user and a password.
+    pub proxy: Option<Secret>,
 }
 
 /// A user and a password.
@@ -336,8 +339,29 @@ impl ImageServers {
             ca: section.value("server-ca"),
             timeout: section.seconds("server-timeout-s", 1..=3600, 30),
             account,
+            proxy: proxy(section),
         }
     }
+}
+
+fn proxy(section: &mut Section<'_>) -> Option<Secret> {
+    let proxy = section.secret_if_set("server-proxy", "server-proxy-file")?;
+    let is_one = Url::parse(proxy.expose()).is_ok_and(|url| {
+        let is_bare = matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
+        matches!(url.scheme(), "http" | "https") && url.has_host() && is_bare
+    });
+    if is_one {
+        return Some(proxy);
+    }
+    let key = match section.is_set("server-proxy") {
+        true => "server-proxy",
+        false => "server-proxy-file",
+    };
+    section.problem(
+        key,
+        "is no URL of a proxy; write http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT",
+    );
+    None
 }
 
 /// A kernel and its ramdisk come together.
@@ -458,10 +482,16 @@ impl Cache {
 
 impl ImageServers {
     fn write(&self, out: &mut Out) {
-        let Self { ca, timeout, account } = self;
+        let Self {
+            ca,
+            timeout,
+            account,
+            proxy,
+        } = self;
         out.put("server-ca", ca.as_ref());
         out.put("server-timeout-s", *timeout);
         out.put("server-user", account.as_ref().map(|account| &account.user));
         out.put("server-password", account.as_ref().map(|account| &account.password));
+        out.put("server-proxy", proxy.as_ref());
     }
 }

@@ -67,7 +67,7 @@ pub use openstack::{ApplicationCredential, Credential, Interface, Member, Named,
 pub use plugins::{Limits, Mode, Plugin, Role};
 pub use problem::{Problem, SettingsError, Warning};
 pub use rooms::{Conductor, Reinsert, Security, Store, TakeOver};
-pub use serving::{Agent, Api, Auth, Tls};
+pub use serving::{Agent, Api, Auth, IMAGE_DOWNLOAD_SOURCES, ImageDownloadSource, Tls};
 pub use tree::Origin;
 pub use values::{HttpUrl, Reference};
 

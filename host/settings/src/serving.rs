@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use model::Network;
 
-use crate::entries::Out;
+use crate::entries::{Out, word};
 use crate::machine::Machine;
 use crate::section::Section;
 use crate::values::HttpUrl;
@@ -116,8 +116,28 @@ pub struct Agent {
     pub require_tls: bool,
     /// Within which time an agent must be heard again.
     pub heartbeat_timeout: Duration,
+    /// Where ramdisks fetch disk images, if their nodes do not say (`image_download_source`).
+    pub image_download_source: ImageDownloadSource,
     machine: Machine,
 }
+
+/// Where a ramdisk fetches the image for its disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ImageDownloadSource {
+    /// Where it lies, if the ramdisk can fetch it there as it is; else from a conductor.
+    Http,
+    /// As [`ImageDownloadSource::Http`], but an image of Glance from the Swift behind it, by a temporary URL.
+    Swift,
+    /// From a conductor, whatever it is.
+    Local,
+}
+
+/// The words for them, in the settings and on nodes.
+pub const IMAGE_DOWNLOAD_SOURCES: &[(&str, ImageDownloadSource)] = &[
+    ("http", ImageDownloadSource::Http),
+    ("swift", ImageDownloadSource::Swift),
+    ("local", ImageDownloadSource::Local),
+];
 
 impl Agent {
     pub(crate) fn take(mut section: Section<'_>, machine: &Machine) -> Self {
@@ -127,6 +147,9 @@ impl Agent {
             callback_networks: section.value("callback-networks").unwrap_or(Network::EVERYWHERE.into()),
             require_tls: section.value("require-tls").unwrap_or(true),
             heartbeat_timeout: section.seconds("heartbeat-timeout-s", 5..=3600, 60),
+            image_download_source: section
+                .choice("image-download-source", IMAGE_DOWNLOAD_SOURCES)
+                .unwrap_or(ImageDownloadSource::Http),
             machine: machine.clone(),
         };
         section.end();
@@ -179,6 +202,7 @@ impl Agent {
             callback_networks,
             require_tls,
             heartbeat_timeout,
+            image_download_source,
             machine: _,
         } = self;
         out.put("listen", listen.to_string());
@@ -188,5 +212,9 @@ impl Agent {
         out.put("callback-networks", networks.collect::<Vec<_>>());
         out.put("require-tls", *require_tls);
         out.put("heartbeat-timeout-s", *heartbeat_timeout);
+        out.put(
+            "image-download-source",
+            word(IMAGE_DOWNLOAD_SOURCES, image_download_source),
+        );
     }
 }

@@ -277,6 +277,14 @@ fn glance(draft: &mut Draft<'_>) {
         "glance.swift.temp-url-duration-s",
         &seconds,
     );
+    draft.copy_boolean("glance", "swift_temp_url_cache_enabled", "glance.swift.temp-url-cache");
+    let delay = super::draft::Range { least: 0, ..seconds };
+    draft.copy_number(
+        "glance",
+        "swift_temp_url_expected_download_start_delay",
+        "glance.swift.download-start-delay-s",
+        &delay,
+    );
     let seed = super::draft::Range {
         least: 0,
         most: 32,

@@ -3,9 +3,10 @@
 use model::Secret;
 
 use super::draft::{Draft, Range};
-use super::site::{certificate, truth};
+use super::site::{certificate, texts, truth};
 use crate::checks::readable;
 use crate::images::{KERNEL_APPEND_PARAMS, expand_default};
+use crate::netboot::is_file_name;
 use crate::tree::{Item, Origin, Raw};
 use crate::values::{FromItem as _, Reference, is_image_id};
 
@@ -246,6 +247,26 @@ fn servers(draft: &mut Draft<'_>) {
     }
 }
 
+/// Boot loaders that firmware fetches; not one that is missing, or whose name stands for a folder.
+fn loaders(draft: &mut Draft<'_>) {
+    let pairs = draft.dict("pxe", "loader_file_paths").unwrap_or_default().to_vec();
+    let origin = draft.origin("pxe", "loader_file_paths");
+    let mut loaders = Vec::with_capacity(pairs.len());
+    for (name, path) in pairs {
+        if !is_file_name(&name) || !path.starts_with('/') {
+            let message = format!(
+                "[pxe] loader_file_paths names {name:?}, which is left out: a plain file name and an absolute path are taken"
+            );
+            draft.report.warning(origin.clone(), message);
+        } else if is_there(draft, &path, &origin) {
+            loaders.push(format!("{name}:{path}"));
+        }
+    }
+    if !loaders.is_empty() {
+        draft.put("netboot.loaders", texts(loaders, &origin), origin);
+    }
+}
+
 fn netboot(draft: &mut Draft<'_>) {
     draft.copy("deploy", "http_root", "netboot.root");
     draft.copy("deploy", "http_url", "netboot.url");
@@ -265,6 +286,7 @@ fn netboot(draft: &mut Draft<'_>) {
             );
         }
     }
+    loaders(draft);
     if let Some(seconds) = draft.whole("pxe", "ipxe_timeout")
         && seconds > 0
     {

@@ -35,6 +35,7 @@ pub(super) fn translate(draft: &mut Draft<'_>) {
         &heartbeat,
     );
     draft.copy_boolean("agent", "require_tls", "agent.require-tls");
+    draft.copy("agent", "image_download_source", "agent.image-download-source");
     agent_url(draft);
 }
 

@@ -42,6 +42,10 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
         "agent.heartbeat-timeout-s",
         "Seconds within which a ramdisk must be heard again (5 to 3600)",
     ),
+    (
+        "agent.image-download-source",
+        "Where ramdisks fetch disk images: `http` (where they lie, if they can), `swift` (the same, but Glance's from the Swift behind it) or `local` (from the conductor). A node's `image_download_source` wins",
+    ),
     ("store.kind", "`sqlite` (one machine); `etcd` is not in this release"),
     ("store.endpoints", "URLs of etcd"),
     ("store.ca", "PEM file with the authority of etcd's certificates"),
@@ -129,6 +133,11 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("images.server-user", "User for servers that ask for one"),
     ("images.server-password", "Its password"),
     ("images.server-password-file", "File that holds it, instead"),
+    (
+        "images.server-proxy",
+        "URL of a proxy that image servers are asked through; it may hold a user and a password. Glance and Swift are asked directly",
+    ),
+    ("images.server-proxy-file", "File that holds it, instead"),
     ("images.isolinux", "`isolinux.bin`, to boot with BIOS"),
     (
         "images.ldlinux",
@@ -290,13 +299,14 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "netboot.bios-bootfile",
-        "What DHCP names to machines with BIOS; for your DHCP server, Farrier serves none",
+        "What DHCP names to machines with BIOS; served beside `boot.ipxe`, where the file is found",
     ),
-    (
-        "netboot.uefi-bootfile",
-        "What DHCP names to machines with UEFI; likewise",
-    ),
+    ("netboot.uefi-bootfile", "What it names to machines with UEFI; likewise"),
     ("netboot.bootfile-by-arch.ARCH", "The same by processor; likewise"),
+    (
+        "netboot.loaders",
+        "Where these files are, as `NAME:PATH`, and more like them. Default: in `/usr/lib/ipxe` or `/usr/share/ipxe`",
+    ),
     (
         "netboot.kernel-append-params",
         "Added to the kernel line of ramdisks that are booted so. Default: `[images] kernel-append-params`",
@@ -345,13 +355,27 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("glance.attempts", "Attempts of a request, the first one included"),
     (
         "glance.swift.temp-url-key",
-        "No effect in this release, as all of `glance.swift`: images are fetched from Glance",
+        "For `[agent] image-download-source = \"swift\"`, as all of `glance.swift`: signs temporary URLs. Default: the account's own key, made if it has none",
     ),
     ("glance.swift.temp-url-key-file", "File that holds it, instead"),
     ("glance.swift.temp-url-duration-s", "Seconds that a temporary URL works"),
-    ("glance.swift.endpoint", "URL of the Swift behind Glance"),
+    (
+        "glance.swift.temp-url-cache",
+        "The same URL is told again while it works, for the sake of a cache between ramdisks and Swift",
+    ),
+    (
+        "glance.swift.download-start-delay-s",
+        "One that ends sooner than this is not told again",
+    ),
+    (
+        "glance.swift.endpoint",
+        "URL of the Swift behind Glance, without version and account. Default: the catalogue's",
+    ),
     ("glance.swift.api-version", "Its version"),
-    ("glance.swift.account", "Glance's account in it"),
+    (
+        "glance.swift.account",
+        "Glance's account in it. Default: that of the project that `[glance]` authenticates for",
+    ),
     (
         "glance.swift.account-prefix",
         "Before a project's identifier in an account's name",

@@ -85,6 +85,7 @@ fn a_standalone_conductor() {
             netboot.root = "host/httpboot"  # 34 [deploy] http_root
             netboot.url = "http://10.1.10.30:8080/httpboot"  # 35 [deploy] http_url
             netboot.bootfile-by-arch.aarch64 = "ipxe-arm.efi"  # 52 [pxe] ipxe_bootfile_name_by_arch
+            netboot.loaders = ["ipxe.efi:/etc/hostname"]  # 53 [pxe] loader_file_paths
             netboot.kernel-append-params = "nofb console=ttyS1"  # 50 [pxe] pxe_append_params
             netboot.timeout-ms = 60000  # 51 [pxe] ipxe_timeout
             bmc.timeout-s = 30  # 44 [ilo] client_timeout
@@ -102,7 +103,9 @@ fn a_standalone_conductor() {
             standalone.conf:30: [database] has no effect: Farrier keeps records of its own, see [store] of farrier.toml
             standalone.conf:37: [deploy] default_boot_mode has no effect: [ilo] default_boot_mode is read, for all drivers
             standalone.conf:38: [deploy] erase_devices_priority has no effect: the ramdisk's own clean steps and their own settings erase devices
-            standalone.conf:50: [pxe] pxe_append_params is deprecated; write it as [pxe] kernel_append_params"#]],
+            standalone.conf:50: [pxe] pxe_append_params is deprecated; write it as [pxe] kernel_append_params
+            standalone.conf:53: [pxe] loader_file_paths names "../x.efi", which is left out: a plain file name and an absolute path are taken
+            standalone.conf:53: [pxe] loader_file_paths is left out: /nowhere/away.efi: No such file or directory (os error 2); put the file there and start again, or correct the path"#]],
     );
 }
 
@@ -111,59 +114,62 @@ fn a_conductor_of_a_cloud() {
     check(
         "swift.conf",
         expect![[r#"
-        data-dir = "/var/lib/ironic/farrier"
-        secret-key-file = "/var/lib/ironic/farrier/secret.key"
-        file-url-allowed-paths = ["/var/lib/ironic", "/shared/html", "/templates", "/opt/cache/files", "/vagrant"]
-        agent.listen = "10.1.10.30:6385"
-        agent.urls = ["https://ironic.example/baremetal"]  # 33 [service_catalog] endpoint_override
-        conductor.lease-s = 30  # 10 [conductor] heartbeat_timeout
-        conductor.deploy-callback-timeout-s = 604800  # 8 [conductor] deploy_callback_timeout
-        conductor.power-sync-interval-s = 86400  # 9 [conductor] sync_power_state_interval
-        images.grub-config-path = "EFI/BOOT/grub.cfg"
-        images.rescue-kernel = "glance://11111111-2222-3333-4444-555555555555"  # 11 [conductor] rescue_kernel
-        images.rescue-ramdisk = "glance://66666666-7777-8888-9999-aaaaaaaaaaaa"  # 12 [conductor] rescue_ramdisk
-        images.by-arch.aarch64.deploy-kernel = "http://images.example/arm.kernel"  # 13 [conductor] deploy_kernel_by_arch
-        images.by-arch.aarch64.deploy-ramdisk = "http://images.example/arm.initrd"  # 14 [conductor] deploy_ramdisk_by_arch
-        images.by-arch.x86_64.deploy-kernel = "http://images.example/x86.kernel"  # 13 [conductor] deploy_kernel_by_arch
-        images.by-arch.x86_64.deploy-ramdisk = "http://images.example/x86.initrd"  # 14 [conductor] deploy_ramdisk_by_arch
-        backend.1.id = "swift"
-        backend.1.kind = "swift"
-        backend.1.auth-type = "application-credential"  # 36 [swift] auth_type
-        backend.1.auth-url = "https://keystone.example:5000/v3"  # 37 [swift] auth_url
-        backend.1.application-credential-id = "abcdef"  # 38 [swift] application_credential_id
-        backend.1.application-credential-secret = ***  # 39 [swift] application_credential_secret
-        backend.1.region = "RegionOne"  # 40 [swift] region_name
-        backend.1.interface = "public"  # 41 [swift] valid_interfaces
-        backend.1.verify = false  # 43 [swift] insecure
-        backend.1.container = "ilo_images"  # 29 [ilo] swift_ilo_container
-        backend.1.lifetime-s = 605400  # 30 [ilo] swift_object_expiry_timeout
-        backend.1.attempts = 5  # 42 [swift] swift_max_retries
-        backend.1.segment-size = 1073741824
-        backend.1.delivery = "auto"
-        drivers.enabled = ["ilo", "agent_ilo", "iscsi_ilo"]  # 3 [DEFAULT] enabled_hardware_types
-        glance.auth-type = "password"  # 17 [glance] auth_type
-        glance.auth-url = "https://keystone.example:5000"  # 18 [glance] auth_url
-        glance.username = "glance-reader"  # 19 [glance] username
-        glance.user-domain = "Default"  # 22 [glance] user_domain_name
-        glance.password = ***  # 20 [glance] password
-        glance.project = "service"  # 21 [glance] project_name
-        glance.project-domain = "Default"  # 23 [glance] project_domain_name
-        glance.interface = "public"
-        glance.verify = true
-        glance.attempts = 3  # 26 [glance] num_retries
-        glance.swift.temp-url-key = ***  # 24 [glance] swift_temp_url_key
-        glance.swift.temp-url-duration-s = 1200
-        glance.swift.api-version = "v1"
-        glance.swift.account = "AUTH_glance"  # 25 [glance] swift_account
-        glance.swift.account-prefix = "AUTH"
-        glance.swift.container = "glance"
-        glance.swift.containers-seed = 0"#]],
+            data-dir = "/var/lib/ironic/farrier"
+            secret-key-file = "/var/lib/ironic/farrier/secret.key"
+            file-url-allowed-paths = ["/var/lib/ironic", "/shared/html", "/templates", "/opt/cache/files", "/vagrant"]
+            agent.listen = "10.1.10.30:6385"
+            agent.urls = ["https://ironic.example/baremetal"]  # 38 [service_catalog] endpoint_override
+            agent.image-download-source = "swift"  # 17 [agent] image_download_source
+            conductor.lease-s = 30  # 10 [conductor] heartbeat_timeout
+            conductor.deploy-callback-timeout-s = 604800  # 8 [conductor] deploy_callback_timeout
+            conductor.power-sync-interval-s = 86400  # 9 [conductor] sync_power_state_interval
+            images.grub-config-path = "EFI/BOOT/grub.cfg"
+            images.rescue-kernel = "glance://11111111-2222-3333-4444-555555555555"  # 11 [conductor] rescue_kernel
+            images.rescue-ramdisk = "glance://66666666-7777-8888-9999-aaaaaaaaaaaa"  # 12 [conductor] rescue_ramdisk
+            images.by-arch.aarch64.deploy-kernel = "http://images.example/arm.kernel"  # 13 [conductor] deploy_kernel_by_arch
+            images.by-arch.aarch64.deploy-ramdisk = "http://images.example/arm.initrd"  # 14 [conductor] deploy_ramdisk_by_arch
+            images.by-arch.x86_64.deploy-kernel = "http://images.example/x86.kernel"  # 13 [conductor] deploy_kernel_by_arch
+            images.by-arch.x86_64.deploy-ramdisk = "http://images.example/x86.initrd"  # 14 [conductor] deploy_ramdisk_by_arch
+            backend.1.id = "swift"
+            backend.1.kind = "swift"
+            backend.1.auth-type = "application-credential"  # 41 [swift] auth_type
+            backend.1.auth-url = "https://keystone.example:5000/v3"  # 42 [swift] auth_url
+            backend.1.application-credential-id = "abcdef"  # 43 [swift] application_credential_id
+            backend.1.application-credential-secret = ***  # 44 [swift] application_credential_secret
+            backend.1.region = "RegionOne"  # 45 [swift] region_name
+            backend.1.interface = "public"  # 46 [swift] valid_interfaces
+            backend.1.verify = false  # 48 [swift] insecure
+            backend.1.container = "ilo_images"  # 34 [ilo] swift_ilo_container
+            backend.1.lifetime-s = 605400  # 35 [ilo] swift_object_expiry_timeout
+            backend.1.attempts = 5  # 47 [swift] swift_max_retries
+            backend.1.segment-size = 1073741824
+            backend.1.delivery = "auto"
+            drivers.enabled = ["ilo", "agent_ilo", "iscsi_ilo"]  # 3 [DEFAULT] enabled_hardware_types
+            glance.auth-type = "password"  # 20 [glance] auth_type
+            glance.auth-url = "https://keystone.example:5000"  # 21 [glance] auth_url
+            glance.username = "glance-reader"  # 22 [glance] username
+            glance.user-domain = "Default"  # 25 [glance] user_domain_name
+            glance.password = ***  # 23 [glance] password
+            glance.project = "service"  # 24 [glance] project_name
+            glance.project-domain = "Default"  # 26 [glance] project_domain_name
+            glance.interface = "public"
+            glance.verify = true
+            glance.attempts = 3  # 31 [glance] num_retries
+            glance.swift.temp-url-key = ***  # 27 [glance] swift_temp_url_key
+            glance.swift.temp-url-duration-s = 1200
+            glance.swift.temp-url-cache = true  # 29 [glance] swift_temp_url_cache_enabled
+            glance.swift.download-start-delay-s = 60  # 30 [glance] swift_temp_url_expected_download_start_delay
+            glance.swift.api-version = "v1"
+            glance.swift.account = "AUTH_glance"  # 28 [glance] swift_account
+            glance.swift.account-prefix = "AUTH"
+            glance.swift.container = "glance"
+            glance.swift.containers-seed = 0"#]],
         expect![[r#"
-        swift.conf:4: [DEFAULT] transport_url has no effect: conductors talk to one another through the store alone
-        swift.conf:5: [DEFAULT] log_file has no effect: log lines go to standard error; FARRIER_LOG filters them, --log-json shapes them
-        swift.conf:8: [conductor] deploy_callback_timeout = 0 is not offered: 604800 is taken (seconds)
-        swift.conf:9: [conductor] sync_power_state_interval = -1 is not offered: 86400 is taken (seconds)
-        swift.conf:30: [ilo] swift_object_expiry_timeout = 1000 ends before a ramdisk may have called back: 605400 is taken (the longest wait, and 600 for its start); raise it, or leave it out"#]],
+            swift.conf:4: [DEFAULT] transport_url has no effect: conductors talk to one another through the store alone
+            swift.conf:5: [DEFAULT] log_file has no effect: log lines go to standard error; FARRIER_LOG filters them, --log-json shapes them
+            swift.conf:8: [conductor] deploy_callback_timeout = 0 is not offered: 604800 is taken (seconds)
+            swift.conf:9: [conductor] sync_power_state_interval = -1 is not offered: 86400 is taken (seconds)
+            swift.conf:35: [ilo] swift_object_expiry_timeout = 1000 ends before a ramdisk may have called back: 605400 is taken (the longest wait, and 600 for its start); raise it, or leave it out"#]],
     );
 }
 
@@ -172,54 +178,56 @@ fn a_conductor_of_former_times() {
     check(
         "former.conf",
         expect![[r#"
-        data-dir = "/var/lib/ironic/farrier"
-        secret-key-file = "/var/lib/ironic/farrier/secret.key"
-        file-url-allowed-paths = ["/var/lib/ironic", "/shared/html", "/templates", "/opt/cache/files", "/vagrant"]
-        agent.listen = "10.1.10.30:6385"
-        agent.urls = ["http://10.0.0.4:6385"]  # 11 [conductor] api_url
-        conductor.automated-clean = false  # 12 [conductor] clean_nodes
-        images.external-url = "http://10.0.0.4:6386"  # 5 [DEFAULT] my_ip
-        images.grub-config-path = "EFI/BOOT/grub.cfg"
-        images.instance-kernel-append-params = "nofb nomodeset vga=normal"  # 31 [pxe] pxe_append_params
-        backend.1.id = "swift"
-        backend.1.kind = "swift"
-        backend.1.auth-type = "password"
-        backend.1.auth-url = "http://10.0.0.2:35357"  # 17 [keystone_authtoken] identity_uri
-        backend.1.username = "ironic"  # 18 [keystone_authtoken] admin_user
-        backend.1.user-domain = "Default"
-        backend.1.password = ***  # 19 [keystone_authtoken] admin_password
-        backend.1.project = "service"  # 20 [keystone_authtoken] admin_tenant_name
-        backend.1.project-domain = "Default"
-        backend.1.interface = "public"
-        backend.1.verify = true
-        backend.1.container = "ironic_ilo_container"
-        backend.1.lifetime-s = 7200  # 26 [ilo] swift_object_expiry_timeout
-        backend.1.attempts = 3
-        backend.1.segment-size = 1073741824
-        backend.1.delivery = "auto"
-        netboot.root = "/httpboot"  # 29 [pxe] http_root
-        netboot.url = "http://10.0.0.4:8088"  # 30 [pxe] http_url
-        netboot.kernel-append-params = "nofb nomodeset vga=normal"  # 31 [pxe] pxe_append_params
-        bmc.port = 443  # 24 [ilo] client_port
-        drivers.enabled = ["agent_ilo", "iscsi_ilo", "pxe_ilo"]  # 4 [DEFAULT] enabled_drivers
-        glance.auth-type = "password"
-        glance.auth-url = "http://10.0.0.2:35357"  # 17 [keystone_authtoken] identity_uri
-        glance.username = "ironic"  # 18 [keystone_authtoken] admin_user
-        glance.user-domain = "Default"
-        glance.password = ***  # 19 [keystone_authtoken] admin_password
-        glance.project = "service"  # 20 [keystone_authtoken] admin_tenant_name
-        glance.project-domain = "Default"
-        glance.interface = "public"
-        glance.verify = true
-        glance.attempts = 3
-        glance.swift.temp-url-key = ***  # 37 [glance] swift_temp_url_key
-        glance.swift.temp-url-duration-s = 1200
-        glance.swift.endpoint = "http://10.0.0.3:8080"  # 38 [glance] swift_endpoint_url
-        glance.swift.api-version = "v1"
-        glance.swift.account = "AUTH_12345"  # 39 [glance] swift_account
-        glance.swift.account-prefix = "AUTH"
-        glance.swift.container = "glance"
-        glance.swift.containers-seed = 0"#]],
+            data-dir = "/var/lib/ironic/farrier"
+            secret-key-file = "/var/lib/ironic/farrier/secret.key"
+            file-url-allowed-paths = ["/var/lib/ironic", "/shared/html", "/templates", "/opt/cache/files", "/vagrant"]
+            agent.listen = "10.1.10.30:6385"
+            agent.urls = ["http://10.0.0.4:6385"]  # 11 [conductor] api_url
+            conductor.automated-clean = false  # 12 [conductor] clean_nodes
+            images.external-url = "http://10.0.0.4:6386"  # 5 [DEFAULT] my_ip
+            images.grub-config-path = "EFI/BOOT/grub.cfg"
+            images.instance-kernel-append-params = "nofb nomodeset vga=normal"  # 31 [pxe] pxe_append_params
+            backend.1.id = "swift"
+            backend.1.kind = "swift"
+            backend.1.auth-type = "password"
+            backend.1.auth-url = "http://10.0.0.2:35357"  # 17 [keystone_authtoken] identity_uri
+            backend.1.username = "ironic"  # 18 [keystone_authtoken] admin_user
+            backend.1.user-domain = "Default"
+            backend.1.password = ***  # 19 [keystone_authtoken] admin_password
+            backend.1.project = "service"  # 20 [keystone_authtoken] admin_tenant_name
+            backend.1.project-domain = "Default"
+            backend.1.interface = "public"
+            backend.1.verify = true
+            backend.1.container = "ironic_ilo_container"
+            backend.1.lifetime-s = 7200  # 26 [ilo] swift_object_expiry_timeout
+            backend.1.attempts = 3
+            backend.1.segment-size = 1073741824
+            backend.1.delivery = "auto"
+            netboot.root = "/httpboot"  # 29 [pxe] http_root
+            netboot.url = "http://10.0.0.4:8088"  # 30 [pxe] http_url
+            netboot.kernel-append-params = "nofb nomodeset vga=normal"  # 31 [pxe] pxe_append_params
+            bmc.port = 443  # 24 [ilo] client_port
+            drivers.enabled = ["agent_ilo", "iscsi_ilo", "pxe_ilo"]  # 4 [DEFAULT] enabled_drivers
+            glance.auth-type = "password"
+            glance.auth-url = "http://10.0.0.2:35357"  # 17 [keystone_authtoken] identity_uri
+            glance.username = "ironic"  # 18 [keystone_authtoken] admin_user
+            glance.user-domain = "Default"
+            glance.password = ***  # 19 [keystone_authtoken] admin_password
+            glance.project = "service"  # 20 [keystone_authtoken] admin_tenant_name
+            glance.project-domain = "Default"
+            glance.interface = "public"
+            glance.verify = true
+            glance.attempts = 3
+            glance.swift.temp-url-key = ***  # 37 [glance] swift_temp_url_key
+            glance.swift.temp-url-duration-s = 1200
+            glance.swift.temp-url-cache = false
+            glance.swift.download-start-delay-s = 0
+            glance.swift.endpoint = "http://10.0.0.3:8080"  # 38 [glance] swift_endpoint_url
+            glance.swift.api-version = "v1"
+            glance.swift.account = "AUTH_12345"  # 39 [glance] swift_account
+            glance.swift.account-prefix = "AUTH"
+            glance.swift.container = "glance"
+            glance.swift.containers-seed = 0"#]],
         expect![[r#"
         former.conf:6: [DEFAULT] verbose has no effect: log lines go to standard error; FARRIER_LOG filters them, --log-json shapes them
         former.conf:7: [DEFAULT] rpc_backend has no effect: conductors talk to one another through the store alone

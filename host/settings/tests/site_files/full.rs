@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use settings::{
-    ApplicationCredential, Auth, BackendKind, BmcTrust, Credential, DefaultBootMode, Delivery, Interface, Member, Mode,
-    Named, Overrides, Reference, Reinsert, Role,
+    ApplicationCredential, Auth, BackendKind, BmcTrust, Credential, DefaultBootMode, Delivery, ImageDownloadSource,
+    Interface, Member, Mode, Named, Overrides, Reference, Reinsert, Role,
 };
 
 use crate::load_in;
@@ -54,6 +54,7 @@ fn every_name_of_a_full_site_file_is_read() {
         callback-networks = ["10.1.0.0/16"]
         require-tls = false
         heartbeat-timeout-s = 90
+        image-download-source = "swift"
 
         [store]
         kind = "sqlite"
@@ -93,6 +94,7 @@ fn every_name_of_a_full_site_file_is_read() {
         server-timeout-s = 7
         server-user = "images"
         server-password-file = "swift.password"
+        server-proxy = "http://farrier:pr0xy@proxy.example:3128"
         default-boot-mode = "uefi"
         kernel-append-params = "%default% console=ttyS0"
         redfish-kernel-append-params = "quiet"
@@ -110,6 +112,7 @@ fn every_name_of_a_full_site_file_is_read() {
         bios-bootfile = "ipxe.pxe"
         uefi-bootfile = "ipxe.efi"
         bootfile-by-arch = { aarch64 = "ipxe-arm.efi" }
+        loaders = ["ipxe.efi:/etc/hostname"]
         kernel-append-params = "%default% ipxe"
         timeout-ms = 5000
 
@@ -135,6 +138,8 @@ fn every_name_of_a_full_site_file_is_read() {
         [glance.swift]
         temp-url-key = "k"
         temp-url-duration-s = 60
+        temp-url-cache = true
+        download-start-delay-s = 20
         endpoint = "https://swift.example"
         api-version = "v1"
         account = "AUTH_x"
@@ -258,10 +263,29 @@ fn every_name_of_a_full_site_file_is_read() {
         (7, DefaultBootMode::Uefi)
     );
     assert_eq!(images.by_arch["aarch64"].esp, images.esp);
+    assert_eq!(
+        images.servers.proxy.as_ref().unwrap().expose(),
+        "http://farrier:pr0xy@proxy.example:3128"
+    );
+    assert_eq!(settings.agent.image_download_source, ImageDownloadSource::Swift);
     let netboot = &settings.netboot;
     assert_eq!(netboot.root, Path::new("/srv/http"));
     assert_eq!(netboot.url.as_ref().unwrap().as_str(), "http://10.1.10.30:8080/netboot");
     assert_eq!(netboot.bootfile_by_arch["aarch64"], "ipxe-arm.efi");
+    // What the site says, then what distributions bring.
+    let loaders: Vec<_> = netboot
+        .loader_candidates()
+        .into_iter()
+        .map(|(name, places)| format!("{name} {}", places[0].display()))
+        .collect();
+    assert_eq!(
+        loaders,
+        [
+            "ipxe.efi /etc/hostname",
+            "ipxe.pxe /usr/lib/ipxe/ipxe.pxe",
+            "ipxe-arm.efi /usr/lib/ipxe/ipxe-arm.efi"
+        ]
+    );
     assert_eq!(netboot.kernel_append_params, "nofb vga=normal console=ttyS0 ipxe");
     assert_eq!(netboot.timeout, Some(Duration::from_secs(5)));
     assert_eq!(
@@ -287,6 +311,7 @@ fn every_name_of_a_full_site_file_is_read() {
         }
     );
     assert_eq!((glance.attempts, glance.swift.containers_seed), (5, 2));
+    assert!(glance.swift.temp_url_cache && glance.swift.download_start_delay.as_secs() == 20);
     let ids: Vec<_> = settings.backends.iter().map(|b| b.id.as_str()).collect();
     assert_eq!(ids, ["local", "httpd", "swift", "s3"]);
     let BackendKind::WebRoot { url, mode, .. } = &settings.backends[1].kind else {

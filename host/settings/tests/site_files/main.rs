@@ -358,3 +358,31 @@ fn the_machine_itself_gives_defaults() {
     assert!(!Machine::here().address.is_unspecified());
     assert!(!loaded.settings.conductor.name.as_str().is_empty());
 }
+
+#[test]
+fn proxies_loaders_and_temporary_urls_that_could_not_be_used_are_refused() {
+    refused(
+        r#"
+[images]
+server-proxy = "proxy.example:3128"
+[netboot]
+loaders = ["snponly.efi:/etc/hostname", "snponly.efi:/etc/hosts", "../x:/etc/hosts", "x.efi:here", "y.efi:/nowhere"]
+[agent]
+image-download-source = "https"
+[glance]
+auth-type = "none"
+endpoint = "http://192.0.2.1:9292"
+[glance.swift]
+temp-url-duration-s = 60
+download-start-delay-s = 60
+"#,
+        expect![[r#"
+            farrier.toml:3: [images] server-proxy is no URL of a proxy; write http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT
+            farrier.toml:5: [netboot] loaders names "snponly.efi" twice; keep one of them
+            farrier.toml:5: [netboot] loaders holds "../x:/etc/hosts"; write NAME:PATH, like "snponly.efi:/usr/lib/ipxe/snponly.efi", with a name of letters, digits and .-_ and an absolute path
+            farrier.toml:5: [netboot] loaders holds "x.efi:here"; write NAME:PATH, like "snponly.efi:/usr/lib/ipxe/snponly.efi", with a name of letters, digits and .-_ and an absolute path
+            farrier.toml:5: [netboot] loaders cannot be read: /nowhere: No such file or directory (os error 2); put the file there, or correct the path
+            farrier.toml:7: [agent] image-download-source = "https" must be one of: http, swift, local
+            farrier.toml:13: [glance] swift download-start-delay-s must be less than temp-url-duration-s: no URL would live until its download begins"#]],
+    );
+}

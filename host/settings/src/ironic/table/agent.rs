@@ -16,14 +16,23 @@ pub(super) const ROWS: &[Row] = &[
     ),
     instead("agent", "api_ca_file", "put the CA into the ramdisk"),
     instead("agent", "certificates_path", "certificates of agents are in the store"),
-    instead(
+    read(
         "agent",
         "image_download_source",
-        "agents fetch what they can themselves; the conductor serves the rest",
+        Kind::Choice(&["swift", "http", "local"]),
+        Some("http"),
+    )
+    .how(
+        "agent.image-download-source",
+        "swift: images of Glance by temporary URLs, see [glance]",
     ),
     instead("agent", "stream_raw_images", "the agent decides"),
     instead("agent", "memory_consumed_by_agent", "the agent decides"),
-    instead("agent", "allow_md5_checksum", "MD5 is refused as a checksum"),
+    instead(
+        "agent",
+        "allow_md5_checksum",
+        "MD5 is refused as a checksum, since it can be forged: give image_os_hash_algo = sha256",
+    ),
     instead("agent", "manage_agent_boot", "Farrier boots the agent"),
     instead("agent", "agent_api_version", "v1 is spoken"),
     instead("agent", "command_timeout", COMMANDS),

@@ -3,8 +3,6 @@
 use super::{Row, former, instead, read};
 use crate::oslo::option::Kind;
 
-const OWN_URL: &str = "each temporary URL is signed anew";
-
 pub(super) const ROWS: &[Row] = &[
     read("glance", "glance_api_servers", Kind::List(&[]), None).how(
         "glance.endpoint",
@@ -35,8 +33,14 @@ pub(super) const ROWS: &[Row] = &[
         Some("0"),
     )
     .becomes("glance.swift.containers-seed"),
-    instead("glance", "swift_temp_url_cache_enabled", OWN_URL),
-    instead("glance", "swift_temp_url_expected_download_start_delay", OWN_URL),
+    read("glance", "swift_temp_url_cache_enabled", Kind::Boolean, Some("False")).becomes("glance.swift.temp-url-cache"),
+    read(
+        "glance",
+        "swift_temp_url_expected_download_start_delay",
+        Kind::Whole(Some(0), None),
+        Some("0"),
+    )
+    .becomes("glance.swift.download-start-delay-s"),
     instead("glance", "temp_url_endpoint_type", "temporary URLs are those of Swift"),
     instead("glance", "allowed_direct_url_schemes", "direct URLs are not followed"),
     instead("glance", "glance_host", "endpoint_override is read"),

@@ -17,6 +17,7 @@ pub(super) const ROWS: &[Row] = &[
     read("pxe", "ipxe_bootfile_name", Kind::Text, Some("undionly.kpxe")).becomes("netboot.bios-bootfile"),
     read("pxe", "uefi_ipxe_bootfile_name", Kind::Text, Some("snponly.efi")).becomes("netboot.uefi-bootfile"),
     read("pxe", "ipxe_bootfile_name_by_arch", Kind::Dict, Some("")).becomes("netboot.bootfile-by-arch"),
+    read("pxe", "loader_file_paths", Kind::Dict, Some("")).how("netboot.loaders", "those whose files are there"),
     read("pxe", "ipxe_timeout", Kind::Whole(None, None), Some("0"))
         .how("netboot.timeout-ms", "in seconds; 0 = as iPXE has it"),
     read("pxe", "image_cache_size", Kind::Whole(None, None), Some("20480"))
@@ -47,7 +48,6 @@ pub(super) const ROWS: &[Row] = &[
     instead("pxe", "pxe_bootfile_name_by_arch", TFTP),
     instead("pxe", "uefi_pxe_bootfile_name", TFTP),
     instead("pxe", "pxe_config_subdir", TFTP),
-    instead("pxe", "loader_file_paths", "put the boot files into the web root"),
     instead("pxe", "dir_permission", "folders have the permissions of the process"),
     instead("pxe", "file_permission", "[ilo] file_permission is read"),
     instead("pxe", "images_path", IMAGES),
