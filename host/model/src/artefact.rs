@@ -13,26 +13,35 @@ pub enum ArtefactKind {
     ConfigDrive,
     /// Everything that a server boots over the network.
     Netboot,
+    /// The image for the node's disk, where a conductor serves it to the ramdisk.
+    InstanceImage,
 }
 
 impl ArtefactKind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Floppy, Self::BootIso, Self::ConfigDrive, Self::Netboot];
+    pub const ALL: [Self; 5] = [
+        Self::Floppy,
+        Self::BootIso,
+        Self::ConfigDrive,
+        Self::Netboot,
+        Self::InstanceImage,
+    ];
 
-    /// `floppy`, `boot-iso`, `config-drive`, `netboot`.
+    /// `floppy`, `boot-iso`, `config-drive`, `netboot`, `instance-image`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Floppy => "floppy",
             Self::BootIso => "boot-iso",
             Self::ConfigDrive => "config-drive",
             Self::Netboot => "netboot",
+            Self::InstanceImage => "instance-image",
         }
     }
 
     /// The ending that BMCs want to see in a URL.
     pub fn extension(self) -> &'static str {
         match self {
-            Self::Floppy | Self::Netboot => "img",
+            Self::Floppy | Self::Netboot | Self::InstanceImage => "img",
             Self::BootIso | Self::ConfigDrive => "iso",
         }
     }
@@ -42,7 +51,7 @@ impl ArtefactKind {
         match self {
             Self::Floppy => Some(crate::Device::Floppy),
             Self::BootIso | Self::ConfigDrive => Some(crate::Device::Cdrom),
-            Self::Netboot => None,
+            Self::Netboot | Self::InstanceImage => None,
         }
     }
 }

@@ -24,6 +24,7 @@ spelled! { artefact_kind: model::ArtefactKind {
     model::ArtefactKind::BootIso = "boot-iso",
     model::ArtefactKind::ConfigDrive = "config-drive",
     model::ArtefactKind::Netboot = "netboot",
+    model::ArtefactKind::InstanceImage = "instance-image",
 } }
 
 spelled! { device: model::Device {

@@ -80,13 +80,13 @@ pub(super) fn kind_in(kind: types::ArtefactKind) -> ArtefactKind {
     }
 }
 
-/// What the contract has no word for is none of a plugin's business: boot files are the host's own.
+/// What the contract has no word for is none of a plugin's business: boot files and images for disks are the host's own.
 pub(super) fn kind_out(kind: ArtefactKind) -> Option<types::ArtefactKind> {
     match kind {
         ArtefactKind::Floppy => Some(types::ArtefactKind::Floppy),
         ArtefactKind::BootIso => Some(types::ArtefactKind::BootIso),
         ArtefactKind::ConfigDrive => Some(types::ArtefactKind::ConfigDrive),
-        ArtefactKind::Netboot => None,
+        ArtefactKind::Netboot | ArtefactKind::InstanceImage => None,
     }
 }
 
