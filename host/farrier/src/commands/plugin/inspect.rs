@@ -114,14 +114,23 @@ impl About {
     /// As a table.
     pub(super) fn show(&self) {
         let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let list = |list: &[String]| if list.is_empty() { "-".to_owned() } else { list.join("\n") };
+        let list = |list: &[String]| {
+            if list.is_empty() {
+                "-".to_owned()
+            } else {
+                list.join("\n")
+            }
+        };
         let asked = |grants: &Option<Grants>| match grants {
             None => "no manifest: all that it imports".to_owned(),
             Some(grants) => list(&asked(grants)),
         };
         let mut rows = vec![
             ["file".to_owned(), self.file.clone()],
-            ["plugin".to_owned(), format!("{} {}", text(&self.id), text(&self.version))],
+            [
+                "plugin".to_owned(),
+                format!("{} {}", text(&self.id), text(&self.version)),
+            ],
             ["description".to_owned(), text(&self.description)],
             ["role".to_owned(), self.role.unwrap_or("-").to_owned()],
             ["digest".to_owned(), self.digest.clone()],
@@ -150,9 +159,19 @@ fn asked(grants: &Grants) -> Vec<String> {
     lines.retain(|name| !name.starts_with("bmc-raw"));
     let raw = &grants.bmc_raw;
     let methods: Vec<&str> = raw.methods.iter().map(String::as_str).collect();
-    lines.extend(raw.paths.iter().map(|path| format!("bmc-raw: {} {path}", methods.join("/"))));
+    lines.extend(
+        raw.paths
+            .iter()
+            .map(|path| format!("bmc-raw: {} {path}", methods.join("/"))),
+    );
     lines.extend(raw.ribcl.iter().map(|command| format!("bmc-raw: ribcl {command}")));
-    lines.extend(grants.image.sources.iter().map(|source| format!("image.sources: {source}")));
+    lines.extend(
+        grants
+            .image
+            .sources
+            .iter()
+            .map(|source| format!("image.sources: {source}")),
+    );
     lines.extend(grants.secrets.iter().map(|name| format!("secrets: {name}")));
     lines
 }

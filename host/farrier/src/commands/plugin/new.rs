@@ -73,7 +73,9 @@ fn check_name(name: &str) -> Result<()> {
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if !good {
-        bail!("`{name}` cannot be a plugin's name: at most {MAX_NAME} of a-z, 0-9 and -, a letter first, as acme-slots");
+        bail!(
+            "`{name}` cannot be a plugin's name: at most {MAX_NAME} of a-z, 0-9 and -, a letter first, as acme-slots"
+        );
     }
     if TAKEN.contains(&name) {
         bail!("`{name}` cannot be a plugin's name, since tools use it for something of their own");

@@ -178,7 +178,11 @@ mod tests {
     #[test]
     fn a_file_that_is_wrong_is_refused_with_what_is() {
         for (from, to, says) in [
-            ("\"vmedia\"", "\"media\"", "backend-selection, vmedia, take-over, vendor"),
+            (
+                "\"vmedia\"",
+                "\"media\"",
+                "backend-selection, vmedia, take-over, vendor",
+            ),
             ("acme.slots", "../slots", "`id` is made of"),
             ("\"c\"", "\"cobol\"", "unknown variant `cobol`"),
             ("eject", "explode", "unknown function `explode`"),

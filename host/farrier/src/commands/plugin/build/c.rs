@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail};
 use runtime::Role;
-use wit_bindgen_core::{Files, WorldGenerator as _};
+use wit_bindgen_core::Files;
 
 use super::tool::{self, Tool};
 use crate::commands::plugin::contract::{self, world};
@@ -50,7 +50,15 @@ pub(super) fn build(project: &Project) -> Result<Vec<u8>> {
         .arg(sysroot_option)
         // A reactor: it has no main function and is called many times. Of the C library only what is called is linked.
         .args(["-mexec-model=reactor", "-nostdlib", "-Wl,--no-entry", "-Wl,--strip-all"])
-        .args(["-std=c11", "-Oz", "-Wall", "-Wextra", "-Wno-unused-parameter", "-I", "bindings"])
+        .args([
+            "-std=c11",
+            "-Oz",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-parameter",
+            "-I",
+            "bindings",
+        ])
         .args(&bindings)
         .args(&sources)
         .args(["-lc", "-o"])

@@ -134,7 +134,10 @@ mod tests {
         let vmedia = "farrier:driver/vmedia@0.1.0";
         let refused = |surface: &Surface| check(&project(Language::C), surface).unwrap_err().to_string();
         let wasi = refused(&surface(&["wasi:io/streams@0.2.0"], &[vmedia], &[]));
-        assert!(wasi.contains("wasi:io/streams@0.2.0") && wasi.contains("<stdio.h>"), "{wasi}");
+        assert!(
+            wasi.contains("wasi:io/streams@0.2.0") && wasi.contains("<stdio.h>"),
+            "{wasi}"
+        );
         let other = refused(&surface(&[], &["farrier:driver/vendor@0.1.0"], &[]));
         assert!(other.contains("`vendor`") && other.contains("`vmedia`"), "{other}");
         assert!(refused(&surface(&[], &[], &[])).contains("world `vmedia-plugin`"));
