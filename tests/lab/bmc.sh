@@ -14,3 +14,5 @@ rm -rf "$folder"
 "$folder/bin/sushy-emulator" --help > /dev/null || fail "sushy-emulator does not start"
 "$folder/bin/python" -c 'import hpilo; from proliantutils.ilo import ribcl, ris' ||
     fail "python-hpilo or proliantutils cannot be imported"
+"$folder/bin/python" -c 'import sushy, redfish_service_validator.validate' ||
+    fail "sushy or the Redfish service validator cannot be imported"

@@ -58,6 +58,7 @@ step keystone "$here/keystone.sh" "$here/openstack/run_keystone.py" "$lab/stamps
 step oslo     "$here/oslo.sh" "$here"/oslo/*               -- "$here/oslo.sh" "$lab/oslo"
 step bmc      "$here/bmc.sh" "$here"/bmc/*                 -- "$here/bmc.sh" "$lab/bmc"
 step plugins  "$here/plugins.sh" "$here"/plugins/*         -- "$here/plugins.sh" "$lab/plugins"
+step schemas  "$here/schemas.sh"                           -- "$here/schemas.sh" "$lab/schemas"
 step nginx    "$here/nginx.sh" "$here"/nginx/*             -- "$here/nginx.sh"
 
 cat > "$lab/lab.env.new" <<ENV
@@ -93,6 +94,7 @@ PLUGIN_NPM_CACHE=$lab/plugins/npm-cache
 PLUGIN_JS=$lab/plugins/js/node_modules/.bin
 SUSHY_EMULATOR=$lab/bmc/bin/sushy-emulator
 BMC_PYTHON=$lab/bmc/bin/python
+REDFISH_SCHEMAS=$lab/schemas
 DISK_IMAGE=$lab/disk/disk.img
 DISK_IMAGE_SHA256=$(sha256sum "$lab/disk/disk.img" | cut -d' ' -f1)
 ENV

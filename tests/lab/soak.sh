@@ -25,6 +25,27 @@ for bench in host/*/benches tests/benches; do
     [ -d "$bench" ] || continue
     part 15m cargo bench -p "$(basename "$(dirname "$bench")")"
 done
+# The parsers of what BMCs say, of images and of settings, a minute each under a fuzzer that sees which code it reaches. It
+# needs the nightly compiler and, for libFuzzer, a C++ compiler.
+fuzz() {
+    rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal ||
+        { echo "failed: there is no nightly Rust toolchain, and rustup could not install one"; failed=$((failed + 1)); return; }
+    [ -x .lab/tools/bin/cargo-fuzz ] ||
+        part 30m cargo install --quiet --locked --root .lab/tools --target-dir .lab/tools/target cargo-fuzz
+    rm -rf .lab/tools/target
+    local crate target found
+    for target in host/*/fuzz/fuzz_targets/*.rs; do
+        crate=$(dirname "$(dirname "$(dirname "$target")")")
+        target=$(basename "$target" .rs)
+        # What it finds goes to a folder of its own; the corpus in the tree is only read.
+        found=.lab/fuzz/$(basename "$crate")/$target
+        mkdir -p "$found"
+        part 30m env -C "$crate" PATH="$PWD/.lab/tools/bin:$PATH" \
+            cargo +nightly fuzz run --target-dir "$PWD/.lab/fuzz/build" "$target" "$PWD/$found" "fuzz/corpus/$target" -- \
+            -max_total_time=60 -max_len=65536 -timeout=10 -rss_limit_mb=1024
+    done
+}
+fuzz
 # Its own target folder, outside ours: it must not wait for nor invalidate a build of the workspace.
 [ -x .lab/tools/bin/cargo-deny ] ||
     part 45m cargo install --quiet --locked --root .lab/tools --target-dir .lab/tools/target cargo-deny
