@@ -69,6 +69,16 @@ fn change(method: &str, path: &str, body: Value) -> (String, String, Value) {
     (method.to_owned(), path.to_owned(), body)
 }
 
+async fn until_power(bmc: &RedfishBmc, wanted: PowerState) {
+    for _ in 0..600 {
+        if bmc.power_state().await.unwrap() == wanted {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("never {wanted:?}");
+}
+
 #[tokio::test]
 async fn media_are_written_in_and_out_before_firmware_2_30_and_acted_in_and_out_after() {
     for profile in ["ilo4-ris", "ilo4"] {
@@ -175,13 +185,7 @@ async fn power_boot_and_firmware_settings_are_what_was_set() {
             (PowerAction::Off, PowerState::Off, "ForceOff"),
         ] {
             bmc.set_power(action).await.unwrap();
-            for _ in 0..600 {
-                if bmc.power_state().await.unwrap() == now {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(25)).await;
-            }
-            assert_eq!(bmc.power_state().await.unwrap(), now, "{profile}");
+            until_power(&bmc, now).await;
             assert_eq!(changes(&running, &mut seen), [reset(want)], "{profile}");
         }
         assert_eq!(running.sessions(0).unwrap(), 0);
@@ -221,6 +225,7 @@ async fn refusals_of_ris_are_typed_as_those_of_redfish_are() {
 
     let (running, bmc, _folder) = simulated("ilo4-ris", |config| config.timing.post = Duration::from_secs(600)).await;
     bmc.set_power(PowerAction::On).await.unwrap();
+    until_power(&bmc, PowerState::On).await;
     let error = bmc.set_boot_device(BootDevice::Cdrom, false).await.unwrap_err();
     assert!(matches!(error, BmcError::Busy { .. }), "{error}");
     running.stop().await;
