@@ -82,13 +82,15 @@ fn lab() -> Vec<(String, String)> {
 }
 
 /// Pages with commands, each a test below.
-const RUN: [&str; 8] = [
+const RUN: [&str; 10] = [
     "from-ironic.md",
     "images.md",
     "ipxe.md",
     "ironic-conf.md",
+    "rehearsal.md",
     "s3.md",
     "settings.md",
+    "simulator.md",
     "swift.md",
     "web-server.md",
 ];
@@ -153,6 +155,16 @@ fn a_command_that_fails_fails_its_page_and_is_found_by_its_line() {
 #[test]
 fn settings_can_be_checked_and_shown() {
     run("settings.md");
+}
+
+#[test]
+fn a_policy_is_rehearsed_by_hand() {
+    run("rehearsal.md");
+}
+
+#[test]
+fn one_can_practise_on_simulated_bmcs() {
+    run("simulator.md");
 }
 
 #[test]

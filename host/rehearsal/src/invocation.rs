@@ -232,6 +232,22 @@ impl Invocation {
         }
     }
 
+    /// Which role's function it is.
+    pub(crate) fn role(&self) -> Role {
+        match self {
+            Self::PrepareRamdisk(_)
+            | Self::CleanUpRamdisk
+            | Self::PrepareInstance
+            | Self::CleanUpInstance
+            | Self::Attach(..)
+            | Self::Detach(_)
+            | Self::BootIntoIso(_) => Role::Vmedia,
+            Self::Select(..) => Role::BackendSelection,
+            Self::Plan(_) => Role::TakeOver,
+            Self::Methods | Self::Call { .. } => Role::Vendor,
+        }
+    }
+
     /// Calls the plugin. `None`: there is no plugin of this role for the node.
     pub(crate) async fn call(&self, runtime: &Runtime, context: &Arc<CallContext>) -> Option<Done> {
         Some(match self {

@@ -27,17 +27,28 @@ pub fn junit(suites: &[SuiteReport]) -> String {
                 case.line,
                 seconds(case.wall_us)
             );
-            if case.passed {
+            if case.passed && case.sweeps.is_empty() {
                 xml.push_str("/>\n");
                 continue;
             }
-            let first = case.failures.first().and_then(|failure| failure.lines().next());
-            let _ = writeln!(
-                xml,
-                ">\n      <failure message=\"{}\">{}</failure>\n    </testcase>",
-                escape(first.unwrap_or_default()),
-                escape(&case.failures.join("\n"))
-            );
+            xml.push_str(">\n");
+            if !case.passed {
+                let first = case.failures.first().and_then(|failure| failure.lines().next());
+                let _ = writeln!(
+                    xml,
+                    "      <failure message=\"{}\">{}</failure>",
+                    escape(first.unwrap_or_default()),
+                    escape(&case.failures.join("\n"))
+                );
+            }
+            for sweep in &case.sweeps {
+                let _ = writeln!(
+                    xml,
+                    "      <system-out>sweep of {}: {} runs, {} failed</system-out>",
+                    sweep.kind, sweep.runs, sweep.failed
+                );
+            }
+            xml.push_str("    </testcase>\n");
         }
         xml.push_str("  </testsuite>\n");
     }
@@ -71,7 +82,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::CaseReport;
+    use crate::{CaseReport, SweepReport};
 
     #[test]
     fn hostile_names_stay_text() {
@@ -84,6 +95,15 @@ mod tests {
             calls: vec![],
             wall_us: 1_000_042,
             guest_us: 1,
+            sweeps: failures
+                .iter()
+                .take(1)
+                .map(|_| SweepReport {
+                    kind: "faults",
+                    runs: 9,
+                    failed: 1,
+                })
+                .collect(),
         };
         let report = SuiteReport {
             suite: "a \"b\" <c>".to_owned(),
@@ -94,6 +114,7 @@ mod tests {
                 case("good", &[]),
                 case("bad\u{1b}", &["]]></x> & more\nsecond", "third"]),
             ],
+            coverage: crate::Met::default(),
         };
         expect![[r#"
             <?xml version="1.0" encoding="UTF-8"?>
@@ -104,6 +125,7 @@ mod tests {
                   <failure message="]]&gt;&lt;/x&gt; &amp; more">]]&gt;&lt;/x&gt; &amp; more
             second
             third</failure>
+                  <system-out>sweep of faults: 9 runs, 1 failed</system-out>
                 </testcase>
               </testsuite>
             </testsuites>

@@ -26,40 +26,50 @@ pub(crate) struct NodeFile {
 }
 
 impl NodeFile {
-    /// The node; what neither says is an `agent_ilo` node `n1` in `manageable`.
-    pub(crate) fn over(self, defaults: &Self) -> Result<Node, String> {
-        let defaults = defaults.clone();
-        let id = self.id.or(defaults.id);
-        let id = id.as_deref().unwrap_or("00000000-0000-4000-8000-000000000001");
-        let name = self.name.or(defaults.name);
-        let driver = self.driver.or(defaults.driver);
-        let state = self.provision_state.or(defaults.provision_state);
+    /// What this says, and where it says nothing, what the other says.
+    pub(crate) fn laid_over(self, under: &Self) -> Self {
+        let under = under.clone();
         let over = |under: Fields, over: Fields| under.into_iter().chain(over).collect::<Fields>();
-        let mut facts = defaults.facts;
+        let mut facts = under.facts;
         facts.extend(self.facts);
+        Self {
+            id: self.id.or(under.id),
+            name: self.name.or(under.name),
+            driver: self.driver.or(under.driver),
+            conductor_group: self.conductor_group.or(under.conductor_group),
+            provision_state: self.provision_state.or(under.provision_state),
+            power_state: self.power_state.or(under.power_state),
+            boot_mode: self.boot_mode.or(under.boot_mode),
+            facts,
+            driver_info: over(under.driver_info, self.driver_info),
+            instance_info: over(under.instance_info, self.instance_info),
+            properties: over(under.properties, self.properties),
+        }
+    }
+
+    /// The node; what the file leaves open is an `agent_ilo` node `n1` in `manageable`.
+    pub(crate) fn node(self) -> Result<Node, String> {
+        let id = self.id.as_deref().unwrap_or("00000000-0000-4000-8000-000000000001");
         let id = id.parse::<NodeId>().map_err(|error| error.to_string())?;
-        let name = name
-            .as_deref()
-            .unwrap_or("n1")
-            .parse::<NodeName>()
-            .map_err(|error| error.to_string())?;
-        let driver = match driver {
+        let name = self.name.as_deref().unwrap_or("n1");
+        let name = name.parse::<NodeName>().map_err(|error| error.to_string())?;
+        let driver = match self.driver {
             None => Driver::AgentIlo,
             Some(driver) => driver.parse().map_err(|error: model::UnknownState| error.to_string())?,
         };
         Ok(Node {
             name: Some(name),
-            conductor_group: self.conductor_group.or(defaults.conductor_group).unwrap_or_default(),
-            provision_state: match state {
+            conductor_group: self.conductor_group.unwrap_or_default(),
+            provision_state: match self.provision_state {
                 None => ProvisionState::Manageable,
                 Some(state) => state.parse().map_err(|error: model::UnknownState| error.to_string())?,
             },
-            power_state: self.power_state.or(defaults.power_state).map(|power| power.0),
-            boot_mode: self.boot_mode.or(defaults.boot_mode).map(|mode| mode.0),
-            driver_info: over(defaults.driver_info, self.driver_info),
-            instance_info: over(defaults.instance_info, self.instance_info),
-            properties: over(defaults.properties, self.properties),
-            facts,
+            power_state: self.power_state.map(|power| power.0),
+            boot_mode: self.boot_mode.map(|mode| mode.0),
+            driver_info: self.driver_info,
+            instance_info: self.instance_info,
+            properties: self.properties,
+            facts: self.facts,
             ..Node::new(id, driver, UNIX_EPOCH)
         })
     }

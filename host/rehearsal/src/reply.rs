@@ -6,21 +6,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
+use crate::faults::CAUSES;
 use crate::functions::{Function, Shape};
 use crate::nearest::{unknown, with_hint};
 use crate::nouns::{Kind, MediaFile, Mode, Power, Renewed};
-
-const CAUSES: &[&str] = &[
-    "denied",
-    "invalid",
-    "not-found",
-    "conflict",
-    "unsupported",
-    "timeout",
-    "budget",
-    "unreachable",
-    "other",
-];
 
 /// A scripted answer.
 #[derive(Clone, Debug)]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::coverage::Met;
+
 /// Results of one scenario file.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -18,6 +20,8 @@ pub struct SuiteReport {
     pub digest: String,
     /// Each case, in the order of the file.
     pub cases: Vec<CaseReport>,
+    /// Errors that the plugin met, by the host's functions that it imports and that can fail.
+    pub coverage: Met,
 }
 
 /// Result of one case.
@@ -40,12 +44,33 @@ pub struct CaseReport {
     pub wall_us: u64,
     /// CPU time in the plugin, in microseconds.
     pub guest_us: u64,
+    /// What was tried besides the case itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sweeps: Vec<SweepReport>,
+}
+
+/// What a sweep of a case gave.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SweepReport {
+    /// "faults", "storms" or "grants".
+    pub kind: &'static str,
+    /// Runs with something gone wrong; each may have been followed by a clean one.
+    pub runs: usize,
+    /// Runs after which not everything held that must.
+    pub failed: usize,
 }
 
 impl SuiteReport {
     /// Cases that failed.
     pub fn failed(&self) -> usize {
         self.cases.iter().filter(|case| !case.passed).count()
+    }
+
+    /// Calls of the plugin with something gone wrong, over all sweeps.
+    pub fn sweep_runs(&self) -> usize {
+        let sweeps = self.cases.iter().flat_map(|case| &case.sweeps);
+        sweeps.map(|sweep| sweep.runs).sum()
     }
 }
 

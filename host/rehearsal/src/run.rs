@@ -1,20 +1,18 @@
-//! Running a suite: each case under a runtime of its own over the scripted world, then what happened against what is expected.
+//! Running a suite: its cases side by side, each in a world of its own, with the sweeps that they ask for.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use runtime::{
-    CallError, CallFailure, DriverError, Engine, LoadError, Match, PluginConfig, Runtime, RuntimeConfig, Unobserved,
-};
-use serde_json::Value as Json;
+use runtime::{Engine, LoadError};
+use tokio::task::JoinSet;
 
-use crate::calls::differences;
-use crate::functions::means;
-use crate::invocation::Done;
+use crate::coverage::Met;
+use crate::judge::judge;
+use crate::play::{Start, play};
 use crate::report::{CaseReport, SuiteReport, micros};
-use crate::scenario::{Case, Ending, Expect, Suite};
-use crate::world::{ScriptedWorld, State};
+use crate::scenario::{Case, Suite};
+use crate::stage::Runtimes;
+use crate::sweep;
 
 /// Why a suite could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -29,217 +27,104 @@ pub enum RunError {
         #[source]
         source: LoadError,
     },
+    /// The rehearsal itself failed.
+    #[error("{file}: the rehearsal itself failed: report this")]
+    Inside {
+        /// The scenario file.
+        file: String,
+        /// How.
+        #[source]
+        source: tokio::task::JoinError,
+    },
 }
 
-/// How a call ended.
-struct Ended {
-    ending: Ending,
-    /// Cause of an error, reason of a stop.
-    cause: String,
-    message: String,
-    result: Json,
-    wall: Duration,
-    guest: Duration,
-}
-
-/// Runs every case, one after the other.
+/// Runs every case; the report has them in the order of the file.
 pub async fn run(engine: &Engine, suite: &Suite) -> Result<SuiteReport, RunError> {
+    let refused = |source| RunError::Load {
+        file: suite.file.clone(),
+        source,
+    };
+    let stage = Arc::new(Runtimes::new(engine, suite));
     let mut report = SuiteReport {
         suite: suite.name.clone(),
         file: suite.file.clone(),
         plugin: String::new(),
         digest: String::new(),
         cases: Vec::with_capacity(suite.cases.len()),
+        coverage: Met::default(),
     };
-    for case in &suite.cases {
-        let world = ScriptedWorld::new(case.script.clone(), case.clock, case.wall, case.backends.clone());
-        let runtime = Runtime::new(
-            engine,
-            config(suite, case),
-            Arc::new(world.clone()),
-            Arc::new(Unobserved),
-        )
-        .await
-        .map_err(|source| RunError::Load {
+    // Before anything runs: a plugin that is refused is refused for every case.
+    if let Some(first) = suite.cases.first() {
+        let runtime = stage.of(first).await.map_err(refused)?;
+        if let Some(plugin) = stage.plugin(&runtime) {
+            report.plugin = plugin.id;
+            report.digest = plugin.digest.to_string();
+            report.coverage = Met::of_imports(&plugin.imports);
+        }
+    }
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let cases: Arc<[Arc<Case>]> = suite.cases.clone().into();
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers.min(cases.len()) {
+        let (stage, cases, next) = (Arc::clone(&stage), Arc::clone(&cases), Arc::clone(&next));
+        tasks.spawn(async move {
+            let mut done = Vec::new();
+            while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < cases.len()) {
+                done.push((number, one(&stage, &cases[number]).await?));
+            }
+            Ok::<_, LoadError>(done)
+        });
+    }
+    let mut all = Vec::with_capacity(suite.cases.len());
+    while let Some(done) = tasks.join_next().await {
+        let done = done.map_err(|source| RunError::Inside {
             file: suite.file.clone(),
             source,
         })?;
-        if report.plugin.is_empty()
-            && let Some(plugin) = runtime.plugins().into_iter().find(|plugin| plugin.role == suite.role)
-        {
-            report.plugin = plugin.id;
-            report.digest = plugin.digest.to_string();
-        }
-        let ended = call(&runtime, &world, case).await;
-        report.cases.push(judge(case, &ended, &world.state()));
+        all.extend(done.map_err(refused)?);
+    }
+    all.sort_unstable_by_key(|(number, _)| *number);
+    for (_, (case, met)) in all {
+        report.coverage.add(&met);
+        report.cases.push(case);
     }
     Ok(report)
 }
 
-fn config(suite: &Suite, case: &Case) -> RuntimeConfig {
-    let mut config = RuntimeConfig {
-        reinsert_active_now: case.site.get("reinsert-active").is_some_and(|choice| choice == "now"),
-        site_facts: case.site.clone(),
-        ..RuntimeConfig::default()
+/// A case with its sweeps, and the errors that its plugin met.
+async fn one(stage: &Runtimes, case: &Case) -> Result<(CaseReport, sweep::Pairs), LoadError> {
+    let runtime = stage.of(case).await?;
+    let (ended, world) = play(&runtime, case, Start::of(case)).await;
+    let (failures, calls, mut met, base) = {
+        let state = world.state();
+        let base = sweep::Base::of(case, &ended, &state);
+        (
+            judge(case, &ended, &state),
+            state.trace.clone(),
+            state.failed.clone(),
+            base,
+        )
     };
-    match &suite.component {
-        None => config.built_in_settings = BTreeMap::from([(suite.role, case.settings.clone())]),
-        Some(component) => config.plugins.push(PluginConfig {
-            role: suite.role,
-            component: component.clone(),
-            digest: None,
-            matches: Match::new(),
-            grant: case.grants.clone(),
-            limits: case.limits.clone(),
-            settings: case.settings.clone(),
-        }),
-    }
-    config
-}
-
-async fn call(runtime: &Runtime, world: &ScriptedWorld, case: &Case) -> Ended {
-    let context = Arc::new(case.context.clone());
-    let Some(done) = (tokio::select! {
-        done = case.invocation.call(runtime, &context) => done,
-        () = world.out_of_time() => return Ended {
-            ending: Ending::Timeout,
-            cause: "wall-budget".to_owned(),
-            message: CallFailure::WallBudget(case.wall).to_string(),
-            result: Json::Null,
-            wall: Duration::ZERO,
-            guest: Duration::ZERO,
-        },
-    }) else {
-        return Ended {
-            ending: Ending::Error,
-            cause: "not-found".to_owned(),
-            message: "no plugin of this role is there for the node".to_owned(),
-            result: Json::Null,
-            wall: Duration::ZERO,
-            guest: Duration::ZERO,
-        };
-    };
-    let Done { result, report } = done;
-    let (ending, cause, message, result) = match result {
-        Ok(result) => (Ending::Ok, String::new(), String::new(), result),
-        Err(CallError::Answered(error)) => {
-            let denied = matches!(error, DriverError::Denied(_));
-            let ending = if denied { Ending::Denied } else { Ending::Error };
-            (ending, error.cause().to_owned(), error.to_string(), Json::Null)
-        }
-        Err(CallError::Failed { failure, .. }) => {
-            let timeout = matches!(failure, CallFailure::WallBudget(_));
-            let ending = if timeout { Ending::Timeout } else { Ending::Trapped };
-            (ending, failure.cause().to_owned(), failure.to_string(), Json::Null)
-        }
-    };
-    Ended {
-        ending,
-        cause,
-        message,
-        result,
-        wall: report.wall,
-        guest: report.cpu,
-    }
-}
-
-fn judge(case: &Case, ended: &Ended, state: &State) -> CaseReport {
-    let mut failures = Vec::new();
-    if let Some((explanation, more)) = &state.unlisted {
-        let more = if *more > 0 {
-            format!("\n  and {more} more after it that no entry answers")
-        } else {
-            String::new()
-        };
-        failures.push(format!("{explanation}{more}"));
-    }
-    failures.extend(ending(&case.expect, ended));
-    let unused = state.script.unused();
-    if !unused.is_empty() {
-        failures.push(format!(
-            "the plugin did not call  {}",
-            unused.join("\n                         ")
-        ));
-    }
-    failures.extend(counts(&case.expect, state));
-    let outcome = match ended.ending {
-        Ending::Ok => "ok".to_owned(),
-        ending => format!("{} {}", ending.as_str(), ended.cause),
-    };
-    CaseReport {
+    let mut report = CaseReport {
         name: case.name.clone(),
         line: case.line,
-        passed: failures.is_empty(),
-        outcome,
+        passed: true,
+        outcome: ended.outcome(),
         failures,
-        calls: state.trace.clone(),
+        calls,
         wall_us: micros(ended.wall),
         guest_us: micros(ended.guest),
-    }
-}
-
-/// What is otherwise about how the call ended.
-fn ending(expect: &Expect, ended: &Ended) -> Vec<String> {
-    let described = match ended.ending {
-        Ending::Ok => "ok".to_owned(),
-        ending => format!("{} {}: {}", ending.as_str(), ended.cause, ended.message.escape_debug()),
+        sweeps: Vec::new(),
     };
-    if ended.ending != expect.outcome {
-        return vec![format!(
-            "expected outcome    {}\n  it was              {described}",
-            expect.outcome.as_str()
-        )];
-    }
-    let mut failures = Vec::new();
-    for (what, wanted) in [("error", &expect.error), ("reason", &expect.reason)] {
-        if let Some(wanted) = wanted.as_ref().filter(|wanted| **wanted != ended.cause) {
-            failures.push(format!(
-                "expected {what:<10} {wanted}\n  it was              {described}"
-            ));
+    // What goes wrong without a fault would go wrong in each run of a sweep.
+    if let Some(base) = base.filter(|_| report.failures.is_empty()) {
+        for swept in sweep::run(stage, &runtime, case, &base).await? {
+            met.extend(swept.met);
+            report.failures.extend(swept.failures);
+            report.sweeps.push(swept.report);
         }
     }
-    if let Some(part) = expect.message.as_ref().filter(|part| !ended.message.contains(*part)) {
-        failures.push(format!("expected in message {part}\n  it was              {described}"));
-    }
-    if let Some(wanted) = &expect.result {
-        let lines = differences(wanted, &ended.result);
-        if !lines.is_empty() {
-            let result = crate::calls::show(&ended.result);
-            let lines = lines.join("\n  difference          ");
-            failures.push(format!("the result was      {result}\n  difference          {lines}"));
-        }
-    }
-    failures
-}
-
-/// What is otherwise about how often the host was called.
-fn counts(expect: &Expect, state: &State) -> Vec<String> {
-    let count = |name: &str| -> u32 {
-        let counts = state.counts.iter().filter(|(function, _)| means(name, function));
-        counts.map(|(_, count)| count).sum()
-    };
-    let calls = expect.calls.iter().map(|(name, wanted)| (name, *wanted));
-    let never = expect.never.iter().map(|name| (name, 0));
-    calls
-        .chain(never)
-        .filter_map(|(name, wanted)| {
-            let found = count(name);
-            (found != wanted).then(|| match wanted {
-                0 => format!("`{name}` must never be called, and was called {}", times(found)),
-                _ => format!(
-                    "`{name}` must be called {}, and was called {}",
-                    times(wanted),
-                    times(found)
-                ),
-            })
-        })
-        .collect()
-}
-
-fn times(count: u32) -> String {
-    match count {
-        0 => "never".to_owned(),
-        1 => "once".to_owned(),
-        count => format!("{count} times"),
-    }
+    report.passed = report.failures.is_empty();
+    Ok((report, met))
 }

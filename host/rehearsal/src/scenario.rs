@@ -1,9 +1,12 @@
 //! Scenario files: YAML in, a checked [`Suite`] out. Everything that can be wrong with a file is found here, with its line.
 
 mod check;
+mod matrix;
 mod shape;
+mod world;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use runtime::{CallContext, Candidate, ComponentSource, Grants, Limits, Role, SiteFacts};
@@ -12,7 +15,7 @@ use serde_saphyr::Location;
 
 use crate::invocation::Invocation;
 use crate::nearest::{unknown, with_hint};
-use crate::script::Script;
+use crate::world::Player;
 use shape::SuiteFile;
 
 /// Largest scenario file, in bytes.
@@ -98,7 +101,9 @@ pub struct Suite {
     pub(crate) role: Role,
     /// `None` = the built-in one.
     pub(crate) component: Option<ComponentSource>,
-    pub(crate) cases: Vec<Case>,
+    /// Where the component was read from.
+    component_path: Option<PathBuf>,
+    pub(crate) cases: Vec<Arc<Case>>,
 }
 
 /// One call of the plugin, and what is expected of it.
@@ -106,9 +111,9 @@ pub struct Suite {
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) line: u64,
-    pub(crate) context: CallContext,
+    pub(crate) context: Arc<CallContext>,
     pub(crate) invocation: Invocation,
-    pub(crate) script: Script,
+    pub(crate) player: Player,
     pub(crate) expect: Expect,
     pub(crate) settings: Json,
     pub(crate) grants: Option<Grants>,
@@ -116,8 +121,20 @@ pub(crate) struct Case {
     /// How much of the scenario's clock the call may take.
     pub(crate) wall: Duration,
     pub(crate) site: SiteFacts,
-    pub(crate) backends: Vec<Candidate>,
+    pub(crate) backends: Arc<[Candidate]>,
     pub(crate) clock: SystemTime,
+    pub(crate) seed: u64,
+    pub(crate) sweep: Sweep,
+}
+
+/// What is tried besides the case itself.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Sweep {
+    pub(crate) faults: bool,
+    pub(crate) grants: bool,
+    pub(crate) storms: u32,
+    /// A second, clean run must end where an unfaulted one ends.
+    pub(crate) re_run: bool,
 }
 
 /// What is expected of a case.
@@ -128,6 +145,7 @@ pub(crate) struct Expect {
     pub(crate) message: Option<String>,
     pub(crate) reason: Option<String>,
     pub(crate) result: Option<Json>,
+    pub(crate) world: Option<Json>,
     pub(crate) calls: Vec<(String, u32)>,
     pub(crate) never: Vec<String>,
 }
@@ -135,15 +153,26 @@ pub(crate) struct Expect {
 impl Suite {
     /// Reads a scenario file and the component that it names.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
-        let file = path.display().to_string();
-        let bytes = read(path, MAX_FILE)?;
-        let text = String::from_utf8(bytes).map_err(|_| wrong(&file, None, "it is no UTF-8 text"))?;
-        Self::parse(&text, path)
+        Self::parse(&text(path)?, path)
     }
 
     /// Checks the text of a scenario file and reads the component that it names; `path` is where the file stands, for
     /// messages and for the component's path.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ScenarioError> {
+        Self::checked(text, path, None)
+    }
+
+    /// Checks the text of a scenario file that is run with this component, whatever the file names.
+    pub fn parse_for(text: &str, path: &Path, component: ComponentSource) -> Result<Self, ScenarioError> {
+        Self::checked(text, path, Some(component))
+    }
+
+    /// Reads a scenario file that is run with this component, whatever the file names.
+    pub fn read_for(path: &Path, component: ComponentSource) -> Result<Self, ScenarioError> {
+        Self::checked(&text(path)?, path, Some(component))
+    }
+
+    fn checked(text: &str, path: &Path, component: Option<ComponentSource>) -> Result<Self, ScenarioError> {
         let name = path.display().to_string();
         let size = text.len() as u64;
         if size > MAX_FILE {
@@ -171,7 +200,13 @@ impl Suite {
             );
             return Err(wrong(&name, None, message));
         }
-        check::Reader { file: &name, path }.suite(file)
+        check::Reader { file: &name, path }.suite(file, component)
+    }
+
+    /// The files that it was read from: itself, and the component if it names one.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let own = PathBuf::from(&self.file);
+        std::iter::once(own).chain(self.component_path.clone()).collect()
     }
 
     /// How many cases it has.
@@ -183,6 +218,12 @@ impl Suite {
     pub fn is_empty(&self) -> bool {
         self.cases.is_empty()
     }
+}
+
+fn text(path: &Path) -> Result<String, ScenarioError> {
+    let bytes = read(path, MAX_FILE)?;
+    let file = path.display().to_string();
+    String::from_utf8(bytes).map_err(|_| wrong(&file, None, "it is no UTF-8 text"))
 }
 
 fn options() -> serde_saphyr::Options {

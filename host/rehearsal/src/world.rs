@@ -1,7 +1,7 @@
-//! The world of one case: it answers from the case's script, keeps a clock that nobody waits for, names handles in the order
-//! in which they were handed out, and writes down every call.
+//! The world of one case: it answers from the case's script or from its model of a world, keeps a clock that nobody waits
+//! for, names handles in the order in which they were handed out, and writes down every call and every journalled effect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,9 @@ use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
 use crate::calls::{arguments, show_call};
+use crate::faults::{self, Fault};
 use crate::functions::{LOG, SLEEP};
+use crate::machine::{self, Handles, Machine, Place};
 use crate::reply::{Answer, ImageFile, LocationFile, number};
 use crate::script::Script;
 
@@ -24,50 +26,85 @@ const IMAGE_SIZE: u64 = 1_474_560;
 /// Longest text of one call in a report.
 const TRACED: usize = 300;
 
+/// Who answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Player {
+    /// The list under `host`.
+    Script(Script),
+    /// The model under `world`.
+    Machine(Box<Machine>),
+}
+
 /// Shared by the sessions of one case.
 #[derive(Clone)]
-pub(crate) struct ScriptedWorld {
+pub(crate) struct CaseWorld {
     state: Arc<Mutex<State>>,
     out_of_time: Arc<Notify>,
     /// How much of the clock's time the call may take.
     wall: Duration,
-    candidates: Arc<Vec<Candidate>>,
+    candidates: Arc<[Candidate]>,
+}
+
+/// A host call that reached the world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    pub(crate) function: &'static str,
+    /// It changes something: then it can be done and its answer be lost.
+    pub(crate) changes: bool,
 }
 
 /// What a case has seen so far.
 pub(crate) struct State {
-    pub(crate) script: Script,
+    pub(crate) player: Player,
     /// Each call in one line, with what it was answered.
     pub(crate) trace: Vec<String>,
+    /// Which lines of the trace make or change something.
+    decided: Vec<usize>,
     /// Calls by function.
     pub(crate) counts: BTreeMap<&'static str, u32>,
+    /// Calls that reached the world, in order.
+    pub(crate) asked: Vec<Asked>,
+    /// Functions that were answered with an error, with its cause.
+    pub(crate) failed: BTreeSet<(&'static str, &'static str)>,
     /// The first call that no entry answered, explained; and how many more there were.
     pub(crate) unlisted: Option<(String, usize)>,
+    /// Effects that were announced: action and detail.
+    pub(crate) journal: Vec<(String, String)>,
+    faults: Vec<Fault>,
     now: SystemTime,
     slept: Duration,
     images: BTreeMap<u32, ImageInfo>,
     locations: BTreeMap<u32, (Location, LocationInfo)>,
-    effects: u64,
 }
 
-impl ScriptedWorld {
-    pub(crate) fn new(script: Script, clock: SystemTime, wall: Duration, candidates: Vec<Candidate>) -> Self {
+impl CaseWorld {
+    pub(crate) fn new(
+        player: Player,
+        faults: Vec<Fault>,
+        clock: SystemTime,
+        wall: Duration,
+        candidates: &Arc<[Candidate]>,
+    ) -> Self {
         let state = State {
-            script,
+            player,
             trace: Vec::new(),
+            decided: Vec::new(),
             counts: BTreeMap::new(),
+            asked: Vec::new(),
+            failed: BTreeSet::new(),
             unlisted: None,
+            journal: Vec::new(),
+            faults,
             now: clock,
             slept: Duration::ZERO,
             images: BTreeMap::new(),
             locations: BTreeMap::new(),
-            effects: 0,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
             out_of_time: Arc::default(),
             wall,
-            candidates: Arc::new(candidates),
+            candidates: Arc::clone(candidates),
         }
     }
 
@@ -80,39 +117,147 @@ impl ScriptedWorld {
     pub(crate) async fn out_of_time(&self) {
         self.out_of_time.notified().await;
     }
+
+    /// A session for a plugin; all of a case share one table of handles, so a location that is handed down the chain keeps
+    /// its name.
+    pub(crate) fn session(&self, plugin: &str) -> CaseSession {
+        if let Player::Machine(machine) = &mut self.state().player {
+            machine.open(plugin);
+        }
+        CaseSession {
+            world: self.clone(),
+            plugin: plugin.to_owned(),
+        }
+    }
 }
 
-impl World for ScriptedWorld {
-    fn open(&self, _: &Arc<CallContext>, _: &str) -> Arc<dyn Session> {
-        // One table of handles for all calls of a case: a location that is handed down the chain keeps its name.
-        Arc::new(self.clone())
+/// One call's side of the world.
+pub(crate) struct CaseSession {
+    world: CaseWorld,
+    plugin: String,
+}
+
+tokio::task_local! {
+    /// The world of the case that this task runs.
+    pub(crate) static CASE: CaseWorld;
+}
+
+/// Opens sessions in the world of the case that the task runs: so cases with the same plugins share one runtime.
+pub(crate) struct Stage;
+
+impl World for Stage {
+    fn open(&self, _: &Arc<CallContext>, plugin: &str) -> Arc<dyn Session> {
+        let world = CASE.try_with(Clone::clone).unwrap_or_else(|_| {
+            // A plugin is started once when it is loaded, for no case.
+            let nothing = Player::Script(Script::default());
+            CaseWorld::new(nothing, vec![], UNIX_EPOCH, Duration::ZERO, &Arc::from([]))
+        });
+        Arc::new(world.session(plugin))
     }
 }
 
 impl State {
-    fn perform(&mut self, call: &HostCall) -> Result<Reply, DriverError> {
+    /// Its clock.
+    pub(crate) fn now(&self) -> SystemTime {
+        self.now
+    }
+
+    /// The lines of the trace that make or change something.
+    pub(crate) fn decisions(&self) -> impl Iterator<Item = &str> {
+        self.decided
+            .iter()
+            .filter_map(|index| self.trace.get(*index).map(String::as_str))
+    }
+
+    fn perform(&mut self, plugin: &str, call: &HostCall) -> Result<Reply, DriverError> {
         let (function, arguments) = (call.name(), arguments(call));
+        let at = self.asked.len();
+        self.asked.push(Asked {
+            function,
+            changes: call.is_effect() || is_made(call),
+        });
         *self.counts.entry(function).or_default() += 1;
-        let result = match self.script.take(function, &arguments) {
-            Some(answer) => answer.and_then(|answer| self.reply(call, answer)),
-            None => {
-                match &mut self.unlisted {
-                    Some((_, more)) => *more += 1,
-                    none => *none = Some((self.script.explain(function, &arguments), 0)),
+        let fault = self.faults.iter().find(|fault| fault.at == at).cloned();
+        let result = match fault {
+            None => self.answer(plugin, call, &arguments),
+            Some(fault) => {
+                if fault.done {
+                    // The answer is lost on its way back, whatever it was.
+                    let _ = self.answer(plugin, call, &arguments);
                 }
-                Err(DriverError::other(
-                    "not-in-scenario",
-                    format!("the scenario has no answer to {function}"),
-                ))
+                Err(fault.error)
             }
         };
         let answered = match &result {
             Ok(reply) => show_reply(reply),
-            Err(error) => format!("error {}", error.cause()),
+            Err(error) => {
+                if error.cause() != NOT_LISTED {
+                    self.failed.insert((function, faults::cause(error)));
+                }
+                format!("error {}", error.cause())
+            }
         };
         let line = format!("{} -> {answered}", show_call(function, &arguments));
+        if call.is_effect() || is_made(call) {
+            self.decided.push(self.trace.len());
+        }
         self.trace.push(line.chars().take(TRACED).collect());
         result
+    }
+
+    fn answer(&mut self, plugin: &str, call: &HostCall, arguments: &Json) -> Result<Reply, DriverError> {
+        let script = match &mut self.player {
+            Player::Machine(machine) => {
+                let (image, location) = handles_of(call);
+                let handles = Handles {
+                    image: image.and_then(|number| self.images.get(&number)),
+                    location: location
+                        .and_then(|number| self.locations.get(&number))
+                        .map(|(location, _)| location),
+                };
+                let outcome = machine.perform(call, plugin, &handles, self.now)?;
+                return Ok(self.keep(outcome));
+            }
+            Player::Script(script) => script,
+        };
+        let function = call.name();
+        match script.take(function, arguments) {
+            Some(answer) => answer.and_then(|answer| self.reply(call, answer)),
+            None => {
+                match &mut self.unlisted {
+                    Some((_, more)) => *more += 1,
+                    none => *none = Some((script.explain(function, arguments), 0)),
+                }
+                let message = format!("the scenario has no answer to {function}");
+                Err(DriverError::other(NOT_LISTED, message))
+            }
+        }
+    }
+
+    /// Numbers what is new.
+    fn keep(&mut self, outcome: machine::Outcome) -> Reply {
+        match outcome {
+            machine::Outcome::Reply(reply) => reply,
+            machine::Outcome::Image(info) => {
+                let number = next(&self.images);
+                self.images.insert(number, info.clone());
+                Reply::Image(ImageHandle(number), info)
+            }
+            machine::Outcome::Location(located) => {
+                let (handle, info) = self.keep_location(located);
+                Reply::Location(handle, info)
+            }
+            machine::Outcome::MaybeLocation(located) => {
+                Reply::MaybeLocation(located.map(|located| self.keep_location(located)))
+            }
+        }
+    }
+
+    fn keep_location(&mut self, located: machine::Located) -> (LocationHandle, LocationInfo) {
+        let number = next(&self.locations);
+        let info = located.1.clone();
+        self.locations.insert(number, located);
+        (LocationHandle(number), info)
     }
 
     fn reply(&mut self, call: &HostCall, answer: Answer) -> Result<Reply, DriverError> {
@@ -176,16 +321,43 @@ impl State {
     }
 }
 
+/// Code of the answer to a call that no entry answers.
+const NOT_LISTED: &str = "not-in-scenario";
+
+/// The numbers of the image and of the location that a call is about.
+fn handles_of(call: &HostCall) -> (Option<u32>, Option<u32>) {
+    match call {
+        HostCall::Publish { image, .. } => (Some(image.0), None),
+        HostCall::Renew { location, .. } | HostCall::Insert { location, .. } => (None, Some(location.0)),
+        _ => (None, None),
+    }
+}
+
+/// Whether it makes something that stays within the host.
+fn is_made(call: &HostCall) -> bool {
+    matches!(
+        call,
+        HostCall::BuildFloppy { .. }
+            | HostCall::BuildBootIso { .. }
+            | HostCall::External { .. }
+            | HostCall::StatePut { .. }
+            | HostCall::StateDelete { .. }
+    )
+}
+
 /// The number that a reply names, or the next one.
 fn free<T>(name: Option<&str>, prefix: &str, taken: &BTreeMap<u32, T>) -> Result<u32, DriverError> {
-    let next = taken.keys().next_back().map_or(1, |last| last.saturating_add(1));
-    let Some(name) = name else { return Ok(next) };
+    let Some(name) = name else { return Ok(next(taken)) };
     let number = number(name, prefix).map_err(DriverError::Invalid)?;
     if taken.contains_key(&number) {
         let message = format!("the scenario hands {name} out twice");
-        return Err(DriverError::other("not-in-scenario", message));
+        return Err(DriverError::other(NOT_LISTED, message));
     }
     Ok(number)
+}
+
+fn next<T>(taken: &BTreeMap<u32, T>) -> u32 {
+    taken.keys().next_back().map_or(1, |last| last.saturating_add(1))
 }
 
 fn show_reply(reply: &Reply) -> String {
@@ -202,14 +374,14 @@ fn show_reply(reply: &Reply) -> String {
 }
 
 #[async_trait]
-impl Session for ScriptedWorld {
+impl Session for CaseSession {
     fn now(&self) -> SystemTime {
-        self.state().now
+        self.world.state().now
     }
 
     async fn sleep(&self, time: Duration) {
         let is_over = {
-            let mut state = self.state();
+            let mut state = self.world.state();
             *state.counts.entry(SLEEP).or_default() += 1;
             state.slept = state.slept.saturating_add(time);
             state.now = state.now.checked_add(time).unwrap_or(state.now);
@@ -218,51 +390,63 @@ impl Session for ScriptedWorld {
                 &json!({ "ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX) }),
             );
             state.trace.push(line);
-            state.slept >= self.wall
+            state.slept >= self.world.wall
         };
         if is_over {
-            self.out_of_time.notify_one();
+            self.world.out_of_time.notify_one();
             // The runner ends the call, as the host would at its deadline.
             std::future::pending::<()>().await;
         }
     }
 
     async fn perform(&self, call: &HostCall) -> Result<Reply, DriverError> {
-        self.state().perform(call)
+        self.world.state().perform(&self.plugin, call)
     }
 
     async fn place(&self, image: ImageHandle, minimum_lifetime_s: u32) -> Result<Placement, DriverError> {
-        let info = self.state().images.get(&image.0).cloned();
+        let mut state = self.world.state();
+        let info = state.images.get(&image.0).cloned();
         let info = info.ok_or_else(|| DriverError::NotFound(format!("there is no image#{}", image.0)))?;
+        let now = state.now;
+        if let Player::Machine(machine) = &state.player {
+            return Ok(match machine.place(&info, minimum_lifetime_s, now) {
+                Place::Other(placement) => placement,
+                Place::Published(located) => {
+                    let (handle, info) = state.keep_location(located);
+                    Placement::Published(handle, info)
+                }
+            });
+        }
         Ok(Placement::Choose {
             request: Request {
                 kind: info.kind,
                 size: info.size,
                 lifetime_s: (minimum_lifetime_s > 0).then_some(minimum_lifetime_s),
             },
-            candidates: self.candidates.to_vec(),
+            candidates: self.world.candidates.to_vec(),
             replaces: false,
             journal_as: info.kind.to_string(),
         })
     }
 
-    async fn begin(&self, _: &str, _: &str) -> Result<u64, DriverError> {
-        let mut state = self.state();
-        state.effects += 1;
-        Ok(state.effects)
+    async fn begin(&self, action: &str, detail: &str) -> Result<u64, DriverError> {
+        let mut state = self.world.state();
+        state.journal.push((action.to_owned(), detail.to_owned()));
+        Ok(state.journal.len() as u64)
     }
 
     async fn end(&self, _: u64, _: Result<(), String>) {}
 
     fn lend(&self, location: LocationHandle) -> Option<Location> {
-        self.state()
+        self.world
+            .state()
             .locations
             .get(&location.0)
             .map(|(location, _)| location.clone())
     }
 
     fn accept(&self, location: Location) -> (LocationHandle, LocationInfo) {
-        let mut state = self.state();
+        let mut state = self.world.state();
         // Handed down from another call of this case: it keeps its name.
         let known = state
             .locations
@@ -272,19 +456,13 @@ impl Session for ScriptedWorld {
         if let Some(known) = known {
             return known;
         }
-        let next = state
-            .locations
-            .keys()
-            .next_back()
-            .map_or(1, |last| last.saturating_add(1));
         let info = LocationInfo {
             backend: location.backend.clone().unwrap_or_else(|| "external".to_owned()),
             display: location.url.expose().to_owned(),
             digest: None,
             expires_ms: None,
         };
-        state.locations.insert(next, (location, info.clone()));
-        (LocationHandle(next), info)
+        state.keep_location((location, info))
     }
 
     // Dropped handles keep their numbers, so that names do not depend on when a guest lets go.
@@ -293,7 +471,7 @@ impl Session for ScriptedWorld {
     fn drop_location(&self, _: LocationHandle) {}
 
     fn log(&self, level: Level, message: &str, _: &[(String, String)]) {
-        let mut state = self.state();
+        let mut state = self.world.state();
         *state.counts.entry(LOG).or_default() += 1;
         let line = format!("{LOG} {level:?}: {}", message.escape_debug());
         state.trace.push(line.chars().take(TRACED).collect());

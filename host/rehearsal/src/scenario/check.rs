@@ -1,7 +1,8 @@
 //! From the keys of a scenario file to a [`Suite`]: what they mean, whether they fit together, and the line of what does not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use model::{ConductorName, Tenure};
@@ -9,13 +10,15 @@ use runtime::{CallContext, Candidate, ComponentSource, Grants, Limits, Role};
 use serde_json::{Value as Json, json};
 use serde_saphyr::{Location, Spanned};
 
-use super::shape::{CaseFile, ExchangeFile, ExpectFile, LimitsFile, SuiteFile};
-use super::{Case, Ending, Expect, ScenarioError, Suite, read, wrong};
+use super::matrix::{Combination, combinations};
+use super::shape::{CaseFile, ExchangeFile, ExpectFile, LimitsFile, SuiteFile, SweepFile};
+use super::{Case, Ending, Expect, MAX_CASES, ScenarioError, Suite, Sweep, read, world, wrong};
 use crate::functions;
 use crate::invocation::{self, Invocation};
 use crate::nearest::unknown;
 use crate::reply::{self, Answer, typed};
 use crate::script::{Entry, Script};
+use crate::world::Player;
 
 /// Most host calls that a case may allow, by its limits and by `times`.
 const MAX_CALLS: u32 = 10_000;
@@ -25,6 +28,8 @@ const MAX_COMPONENT: u64 = 64 << 20;
 const MAX_CPU_MS: u64 = 60_000;
 /// What the host gives the built-in policies.
 const BUILT_IN_WALL: Duration = Duration::from_secs(900);
+/// Most runs with several faults of one case.
+const MAX_STORMS: u32 = 10_000;
 
 /// Makes domain types of what was parsed, and knows which file it is about.
 pub(super) struct Reader<'a> {
@@ -37,7 +42,7 @@ impl Reader<'_> {
         result.map_err(|message| wrong(self.file, Some(location), message))
     }
 
-    pub(super) fn suite(&self, file: SuiteFile) -> Result<Suite, ScenarioError> {
+    pub(super) fn suite(&self, file: SuiteFile, given: Option<ComponentSource>) -> Result<Suite, ScenarioError> {
         let mut names = BTreeSet::new();
         let mut roles = file.cases.iter().map(|case| {
             let case = &case.value;
@@ -55,7 +60,10 @@ impl Reader<'_> {
                 return Err(wrong(self.file, Some(case.value.call.referenced), message));
             }
         }
-        let component = self.plugin(&file.plugin, role)?;
+        let (component, component_path) = match given {
+            Some(component) => (Some(component), None),
+            None => self.plugin(&file.plugin, role)?.unzip(),
+        };
         if component.is_none() {
             let granted = file.grants.as_ref().map(|grants| grants.referenced);
             let limited = file.limits.as_ref().map(|limits| limits.referenced);
@@ -69,26 +77,48 @@ impl Reader<'_> {
             }
         }
         let built_in = component.is_none();
-        let cases = file.cases.iter().map(|case| self.case(case, &file, built_in));
-        let cases = cases.collect::<Result<_, _>>()?;
+        let mut cases = Vec::with_capacity(file.cases.len());
+        for case in &file.cases {
+            for combination in self.combinations(case, &file)? {
+                if cases.len() == MAX_CASES {
+                    let message = format!("with its `matrix` it has more than {MAX_CASES} cases: split it");
+                    return Err(wrong(self.file, Some(case.referenced), message));
+                }
+                cases.push(Arc::new(self.case(case, &file, combination, built_in)?));
+            }
+        }
         Ok(Suite {
             name: file.suite,
             file: self.file.to_owned(),
             role,
             component,
+            component_path,
             cases,
         })
     }
 
+    /// What stands under `matrix`, of the suite and of the case.
+    fn combinations(&self, case: &Spanned<CaseFile>, suite: &SuiteFile) -> Result<Vec<Combination>, ScenarioError> {
+        let given = [suite.matrix.as_ref(), case.value.matrix.as_ref()];
+        let Some(at) = given.iter().flatten().next_back().map(|matrix| matrix.referenced) else {
+            return Ok(vec![Combination::default()]);
+        };
+        let mut all = BTreeMap::new();
+        for matrix in given.into_iter().flatten() {
+            all.extend(matrix.value.clone());
+        }
+        self.at(at, combinations(&all))
+    }
+
     /// A path beside the scenario file, or `{built-in: <role>}`.
-    fn plugin(&self, plugin: &Spanned<Json>, role: Role) -> Result<Option<ComponentSource>, ScenarioError> {
+    fn plugin(&self, plugin: &Spanned<Json>, role: Role) -> Result<Option<(ComponentSource, PathBuf)>, ScenarioError> {
         let location = plugin.referenced;
         match &plugin.value {
             Json::String(path) => {
                 let path: PathBuf = self.path.parent().unwrap_or(Path::new("")).join(path);
                 let bytes = read(&path, MAX_COMPONENT)?.into();
                 let name = path.display().to_string();
-                Ok(Some(ComponentSource::Bytes { name, bytes }))
+                Ok(Some((ComponentSource::Bytes { name, bytes }, path)))
             }
             Json::Object(map) if map.len() == 1 && map.contains_key("built-in") => {
                 let named = map.get("built-in").and_then(Json::as_str).unwrap_or_default();
@@ -109,9 +139,16 @@ impl Reader<'_> {
         }
     }
 
-    fn case(&self, case: &Spanned<CaseFile>, suite: &SuiteFile, built_in: bool) -> Result<Case, ScenarioError> {
+    fn case(
+        &self,
+        case: &Spanned<CaseFile>,
+        suite: &SuiteFile,
+        combination: Combination,
+        built_in: bool,
+    ) -> Result<Case, ScenarioError> {
         let (begin, case) = (case.referenced, &case.value);
         let node = case.node.as_ref().map(|node| node.value.clone()).unwrap_or_default();
+        let node = combination.node.laid_over(&node).laid_over(&suite.defaults.node);
         let node_at = case.node.as_ref().map_or(begin, |node| node.referenced);
         let args = case.args.as_ref();
         let (limits, wall) = self.limits(suite.limits.as_ref(), case.limits.as_ref(), built_in)?;
@@ -122,15 +159,28 @@ impl Reader<'_> {
             return Err(wrong(self.file, Some(settings.referenced), "`settings` is a mapping"));
         }
         let clock = case.clock.as_ref().or(suite.clock.as_ref());
-        let entries = case.host.iter().map(|entry| self.entry(entry));
+        let clock = match clock {
+            Some(clock) => self.at(clock.referenced, instant(&clock.value))?,
+            None => SystemTime::UNIX_EPOCH + Duration::from_secs(946_684_800),
+        };
+        let seed = case.seed.unwrap_or(suite.seed);
         let backends = case.backends.as_ref().or(suite.backends.as_ref());
+        let backends: Vec<Candidate> = match backends {
+            Some(backends) => backends.iter().cloned().map(Candidate::from).collect(),
+            None => vec![
+                typed::<invocation::CandidateFile>(json!({"id": "local"}))
+                    .expect("an id is all that a backend needs")
+                    .into(),
+            ],
+        };
+        let player = self.player(case, suite, seed, clock, &backends)?;
         let mut site = suite.site.clone();
         site.extend(case.site.clone());
         Ok(Case {
-            name: case.name.value.clone(),
+            name: format!("{}{}", case.name.value, combination.suffix),
             line: begin.line(),
-            context: CallContext {
-                node: self.at(node_at, node.over(&suite.defaults.node))?,
+            context: Arc::new(CallContext {
+                node: self.at(node_at, node.node())?,
                 tenure: Tenure {
                     conductor: "rehearsal"
                         .parse::<ConductorName>()
@@ -138,7 +188,7 @@ impl Reader<'_> {
                     term: 1,
                 },
                 by_operator: case.by_operator,
-            },
+            }),
             invocation: self.at(
                 args.map_or(case.call.referenced, |args| args.referenced),
                 Invocation::new(
@@ -146,25 +196,72 @@ impl Reader<'_> {
                     args.map(|args| args.value.clone()).unwrap_or_default(),
                 ),
             )?,
-            script: Script::new(case.order, entries.collect::<Result<_, _>>()?),
-            expect: self.expect(&case.expect)?,
+            expect: self.expect(&case.expect, &player)?,
+            sweep: self.sweep(case, suite, &player)?,
+            player,
             settings: settings.map_or(Json::Null, |settings| settings.value.clone()),
             grants: grants.transpose()?,
             limits,
             wall,
             site,
-            backends: match backends {
-                Some(backends) => backends.iter().cloned().map(Candidate::from).collect(),
-                None => vec![
-                    typed::<invocation::CandidateFile>(json!({"id": "local"}))
-                        .expect("an id is all that a backend needs")
-                        .into(),
-                ],
-            },
-            clock: match clock {
-                Some(clock) => self.at(clock.referenced, instant(&clock.value))?,
-                None => SystemTime::UNIX_EPOCH + Duration::from_secs(946_684_800),
-            },
+            backends: backends.into(),
+            clock,
+            seed,
+        })
+    }
+
+    /// Who answers: the list under `host`, or the world; a case without either asks for nothing.
+    fn player(
+        &self,
+        case: &CaseFile,
+        suite: &SuiteFile,
+        seed: u64,
+        clock: SystemTime,
+        backends: &[Candidate],
+    ) -> Result<Player, ScenarioError> {
+        if let (Some(_), Some(world)) = (&case.host, &case.world) {
+            let message = "a case has `host` or `world`: either its answers are listed, or a world gives them";
+            return Err(wrong(self.file, Some(world.referenced), message));
+        }
+        let given = [suite.world.as_ref(), case.world.as_ref()];
+        if let Some(at) = given.iter().flatten().next_back().map(|world| world.referenced)
+            && case.host.is_none()
+        {
+            let [suite, case] = given.map(|world| world.map(|world| &world.value));
+            let machine =
+                world::merged(suite, case).and_then(|file| world::machine(file, seed, clock, backends.to_vec()));
+            return Ok(Player::Machine(Box::new(self.at(at, machine)?)));
+        }
+        let entries = case.host.iter().flat_map(|host| &host.value);
+        let entries = entries.map(|entry| self.entry(entry)).collect::<Result<_, _>>()?;
+        Ok(Player::Script(Script::new(case.order, entries)))
+    }
+
+    fn sweep(&self, case: &CaseFile, suite: &SuiteFile, player: &Player) -> Result<Sweep, ScenarioError> {
+        let is_world = matches!(player, Player::Machine(_));
+        let sweep = match (&case.sweep, &suite.sweep) {
+            (Some(own), _) if !is_world => {
+                let message = "a sweep needs a `world`: the answers of a list fit one run only";
+                return Err(wrong(self.file, Some(own.referenced), message));
+            }
+            (Some(sweep), _) => sweep,
+            (None, Some(sweep)) if is_world => sweep,
+            _ => return Ok(Sweep::default()),
+        };
+        let SweepFile {
+            faults,
+            grants,
+            storms,
+            re_run,
+        } = sweep.value;
+        if storms > MAX_STORMS {
+            return self.at(sweep.referenced, Err(format!("`storms` is at most {MAX_STORMS}")));
+        }
+        Ok(Sweep {
+            faults,
+            grants,
+            storms,
+            re_run: re_run.unwrap_or(true),
         })
     }
 
@@ -215,8 +312,12 @@ impl Reader<'_> {
         })
     }
 
-    fn expect(&self, expect: &Spanned<ExpectFile>) -> Result<Expect, ScenarioError> {
+    fn expect(&self, expect: &Spanned<ExpectFile>, player: &Player) -> Result<Expect, ScenarioError> {
         let (location, expect) = (expect.referenced, &expect.value);
+        if expect.world.is_some() && !matches!(player, Player::Machine(_)) {
+            let message = "`expect.world` needs a `world` to look at".to_owned();
+            return self.at(location, Err(message));
+        }
         let outcome = match (expect.outcome, &expect.error, &expect.reason) {
             (Some(outcome), ..) => outcome,
             (None, Some(_), _) => Ending::Error,
@@ -247,6 +348,7 @@ impl Reader<'_> {
             message: expect.message.clone(),
             reason: expect.reason.clone(),
             result: expect.result.clone(),
+            world: expect.world.clone(),
             calls: expect.calls.clone().into_iter().collect(),
             never: expect.never.iter().map(|name| name.value.clone()).collect(),
         })

@@ -25,6 +25,13 @@ pub(super) struct SuiteFile {
     /// Backends that the world has.
     pub(super) backends: Option<Vec<CandidateFile>>,
     pub(super) limits: Option<Spanned<LimitsFile>>,
+    /// The world of cases that have no `host`.
+    pub(super) world: Option<Spanned<Json>>,
+    /// Where whatever a world makes up comes from.
+    #[serde(default)]
+    pub(super) seed: u64,
+    pub(super) sweep: Option<Spanned<SweepFile>>,
+    pub(super) matrix: Option<Spanned<BTreeMap<String, Vec<Json>>>>,
     #[serde(default)]
     pub(super) defaults: DefaultsFile,
     pub(super) cases: Vec<Spanned<CaseFile>>,
@@ -63,11 +70,28 @@ pub(super) struct CaseFile {
     pub(super) site: BTreeMap<String, String>,
     pub(super) backends: Option<Vec<CandidateFile>>,
     pub(super) limits: Option<Spanned<LimitsFile>>,
+    pub(super) world: Option<Spanned<Json>>,
+    pub(super) seed: Option<u64>,
+    pub(super) sweep: Option<Spanned<SweepFile>>,
+    pub(super) matrix: Option<Spanned<BTreeMap<String, Vec<Json>>>>,
     #[serde(default)]
     pub(super) order: Order,
-    #[serde(default)]
-    pub(super) host: Vec<Spanned<ExchangeFile>>,
+    pub(super) host: Option<Spanned<Vec<Spanned<ExchangeFile>>>>,
     pub(super) expect: Spanned<ExpectFile>,
+}
+
+/// What is tried besides the case itself.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(super) struct SweepFile {
+    /// Every host call fails with every cause in turn.
+    pub(super) faults: bool,
+    /// Every grant is taken away in turn.
+    pub(super) grants: bool,
+    /// So many runs with several faults at once, drawn by the seed.
+    pub(super) storms: u32,
+    /// `false`: a second, clean run need not end where an unfaulted one ends.
+    pub(super) re_run: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -97,6 +121,8 @@ pub(super) struct ExpectFile {
     /// Why the plugin was stopped.
     pub(super) reason: Option<String>,
     pub(super) result: Option<Json>,
+    /// How the world stands afterwards; only what is named is compared.
+    pub(super) world: Option<Json>,
     #[serde(default)]
     pub(super) calls: BTreeMap<String, u32>,
     #[serde(default)]

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::{parse, run_case};
 
 /// Builds the hostile guest by the command that a plugin's author uses, once.
-fn hostile() -> PathBuf {
+pub(super) fn hostile() -> PathBuf {
     static GUEST: OnceLock<PathBuf> = OnceLock::new();
     GUEST
         .get_or_init(|| {

@@ -5,6 +5,7 @@
 mod files;
 mod guests;
 mod mismatches;
+mod worlds;
 
 use std::path::Path;
 use std::sync::OnceLock;
