@@ -5,6 +5,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use nodes::StoreError;
 
+use crate::state::PluginRefusal;
+
 /// One variant per status; the text is for the client and holds no secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
@@ -43,6 +45,17 @@ pub(crate) enum ApiError {
     /// By the store's error.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<PluginRefusal> for ApiError {
+    fn from(refusal: PluginRefusal) -> Self {
+        match refusal {
+            PluginRefusal::NotFound(text) => Self::NotFound(text),
+            PluginRefusal::Invalid(text) => Self::Invalid(text),
+            PluginRefusal::Conflict(text) => Self::Conflict(text),
+            PluginRefusal::Busy(text) => Self::Busy(text),
+        }
+    }
 }
 
 impl ApiError {

@@ -17,6 +17,7 @@ mod json_patch;
 pub mod listen;
 mod nodes;
 mod own;
+mod plugins;
 mod ports;
 mod router;
 mod secrets;
@@ -28,4 +29,6 @@ mod version;
 pub use agent::{AcceptHeartbeat, AgentPolicy};
 pub use auth::{Auth, Users, UsersError};
 pub use router::{agent_router, router, serve};
-pub use state::{ApiState, CheckBoot, PackConfigDrive, Plugins, Site, Wake};
+pub use state::{
+    ApiState, CheckBoot, PackConfigDrive, PluginRefusal, Plugins, Site, VendorMethod, Wake,
+};

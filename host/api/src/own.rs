@@ -1,4 +1,4 @@
-//! Farrier's own addresses, under `/farrier/v1`: progress, artefacts, conductors, effects, plugins.
+//! Farrier's own addresses, under `/farrier/v1`: progress, artefacts, conductors, effects.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use nodes::{ArtefactRecord, Filter, Outcome};
 use wire::farrier;
 
 use crate::body::{Params, Path};
-use crate::error::{ApiError, ApiResult};
+use crate::error::ApiResult;
 use crate::nodes::states;
 use crate::state::ApiState;
 use crate::time;
@@ -152,24 +152,4 @@ pub(crate) async fn effects(State(state): State<ApiState>, Path(node): Path, Raw
         })
         .collect();
     Ok(axum::Json(farrier::Effects { effects }).into_response())
-}
-
-fn no_plugins() -> ApiError {
-    ApiError::NotFound("this process runs no plugins".to_owned())
-}
-
-/// `GET /farrier/v1/plugins`.
-pub(crate) async fn plugins(State(state): State<ApiState>) -> ApiResult {
-    let runtime = state.plugins.as_ref().ok_or_else(no_plugins)?;
-    let plugins = runtime.plugins().await;
-    Ok(axum::Json(farrier::Plugins { plugins }).into_response())
-}
-
-/// `GET /farrier/v1/plugins/calls`.
-pub(crate) async fn plugin_calls(State(state): State<ApiState>, RawQuery(query): RawQuery) -> ApiResult {
-    let params = Params::read(query.as_deref(), &["limit"])?;
-    let limit = params.parse("limit")?.unwrap_or(100usize).min(10_000);
-    let runtime = state.plugins.as_ref().ok_or_else(no_plugins)?;
-    let calls = runtime.calls(limit).await;
-    Ok(axum::Json(farrier::PluginCalls { calls }).into_response())
 }

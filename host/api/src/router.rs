@@ -19,7 +19,7 @@ use crate::body::MAX_BODY;
 use crate::error::ApiError;
 use crate::listen::{self, Limits};
 use crate::state::{ApiState, clip};
-use crate::{agent, drivers, events, health, nodes, own, ports, version};
+use crate::{agent, drivers, events, health, nodes, own, plugins, ports, version};
 
 /// How long a request may take, from its head to the head of its answer.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
@@ -77,8 +77,16 @@ pub fn router(state: ApiState) -> Router {
         .route("/farrier/v1/artefacts", get(own::artefacts))
         .route("/farrier/v1/events", get(events::events))
         .route("/farrier/v1/conductors", get(own::conductors))
-        .route("/farrier/v1/plugins", get(own::plugins))
-        .route("/farrier/v1/plugins/calls", get(own::plugin_calls))
+        .route("/farrier/v1/nodes/{node}/plugins", get(plugins::explain))
+        .route("/farrier/v1/plugins", get(plugins::list))
+        .route("/farrier/v1/plugins/calls", get(plugins::calls))
+        .route("/farrier/v1/plugins/changes", get(plugins::changes))
+        .route("/farrier/v1/plugins/shadows", get(plugins::shadows))
+        .route(
+            "/farrier/v1/plugins/{entry}",
+            put(plugins::swap).layer(DefaultBodyLimit::max(plugins::MAX_COMPONENT_BODY)),
+        )
+        .route("/farrier/v1/plugins/{entry}/rollback", post(plugins::roll_back))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))

@@ -29,6 +29,78 @@ pub trait Plugins: Send + Sync {
     async fn plugins(&self) -> Vec<wire::farrier::Plugin>;
     /// The last calls, newest first, at most `limit`.
     async fn calls(&self, limit: usize) -> Vec<wire::farrier::PluginCall>;
+    /// The last changes of versions, newest first.
+    async fn changes(&self) -> Vec<wire::farrier::PluginChange> {
+        Vec::new()
+    }
+    /// The last runs of shadows that would have done otherwise, newest first.
+    async fn shadows(&self) -> Vec<wire::farrier::ShadowRun> {
+        Vec::new()
+    }
+    /// Why a plugin decides for a node, by role.
+    async fn explain(&self, _node: &Node) -> Vec<wire::farrier::NodeRole> {
+        Vec::new()
+    }
+    /// Puts another version in place; `None` if it was there already. `component` is what the request's base64 text holds.
+    async fn swap(
+        &self,
+        _entry: &str,
+        _role: Option<&str>,
+        _component: Vec<u8>,
+        _again: bool,
+    ) -> Result<Option<wire::farrier::PluginChange>, PluginRefusal> {
+        Err(PluginRefusal::NotFound("no plugin can be swapped here".to_owned()))
+    }
+    /// Back to the last good version.
+    async fn roll_back(
+        &self,
+        _entry: &str,
+        _role: Option<&str>,
+        _why: &str,
+    ) -> Result<wire::farrier::PluginChange, PluginRefusal> {
+        Err(PluginRefusal::NotFound("no plugin can be rolled back here".to_owned()))
+    }
+    /// The methods that the node's vendor plugin adds.
+    async fn vendor_methods(&self, _record: &Record) -> Result<Vec<VendorMethod>, PluginRefusal> {
+        Ok(Vec::new())
+    }
+    /// Calls one of them; `arguments` is a JSON text.
+    async fn vendor_call(
+        &self,
+        _record: &Record,
+        _method: &str,
+        _arguments: &str,
+    ) -> Result<serde_json::Value, PluginRefusal> {
+        Err(PluginRefusal::NotFound("the node has no vendor plugin".to_owned()))
+    }
+}
+
+/// Why a request about plugins is refused; the text is for the client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PluginRefusal {
+    /// There is no such thing.
+    NotFound(String),
+    /// The request makes no sense, or what it brings is refused.
+    Invalid(String),
+    /// Not now, or not this version.
+    Conflict(String),
+    /// Try again.
+    Busy(String),
+}
+
+/// A method that a vendor plugin adds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VendorMethod {
+    /// Its name.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// HTTP methods by which it may be called, in capitals.
+    pub http_methods: Vec<String>,
+    /// It may take long.
+    pub asynchronous: bool,
+    /// JSON Schema of its arguments, as JSON text.
+    pub arguments: String,
 }
 
 /// What a node need not say, because the site says it for all.

@@ -1,5 +1,7 @@
 //! Farrier's own shapes, under `/farrier/v1`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// An artefact that Farrier published, and what was read of it. Its URL is a secret and not in here.
@@ -175,6 +177,174 @@ pub struct Plugin {
     pub calls: u64,
     /// Calls that ended in a trap, a limit or an unusable answer.
     pub failures: u64,
+    /// Names its entry in the site file: the id, with `#2`, `#3` … where the role has several of that id.
+    pub entry: String,
+    /// Of its manifest.
+    pub version: Option<String>,
+    /// Its answers are only compared.
+    pub shadow: bool,
+    /// For which nodes: what their facts must be.
+    pub matches: BTreeMap<String, String>,
+    /// Digest of the version to which it goes back when this one fails.
+    pub last_good: Option<String>,
+    /// Digests of versions that are not used again by themselves, each with the reason.
+    pub quarantined: BTreeMap<String, String>,
+    /// Microseconds inside the guest, all calls together.
+    pub guest_us: u64,
+    /// Microseconds outside it: in host functions and waiting.
+    pub host_us: u64,
+    /// Most memory that one call had, in bytes.
+    pub memory_bytes: u64,
+    /// For a shadow: calls that it was compared with, by what came of it.
+    pub compared: BTreeMap<String, u64>,
+}
+
+/// `PUT /farrier/v1/plugins/{entry}`: another version is to decide.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PluginUse {
+    /// The component, in base64.
+    pub component: String,
+    /// The role, where several have an entry of this name.
+    pub role: Option<String>,
+    /// Take a version in quarantine back.
+    pub again: bool,
+}
+
+/// `POST /farrier/v1/plugins/{entry}/rollback`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PluginRollback {
+    /// The role, where several have an entry of this name.
+    pub role: Option<String>,
+    /// Why, for colleagues.
+    pub reason: Option<String>,
+}
+
+/// Another version of a plugin decides.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PluginChange {
+    /// When.
+    pub at: String,
+    /// What it is used for.
+    pub role: String,
+    /// Its entry in the site file.
+    pub entry: String,
+    /// Digest of what decided so far.
+    pub from: String,
+    /// Of its manifest.
+    pub from_version: Option<String>,
+    /// Digest of what decides now.
+    pub to: String,
+    /// Of its manifest.
+    pub to_version: Option<String>,
+    /// In words.
+    pub why: String,
+    /// Nobody asked for it: the version before has failed.
+    pub automatic: bool,
+    /// The new one asks for it, the old one did not.
+    pub more: Vec<String>,
+    /// The old one asked for it, the new one does not.
+    pub less: Vec<String>,
+    /// The new one asks for it, and the site does not grant it.
+    pub denied: Vec<String>,
+}
+
+/// `PUT /farrier/v1/plugins/{entry}`: `change` is empty if this version decided already.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PluginSwap {
+    /// What changed.
+    pub change: Option<PluginChange>,
+}
+
+/// `GET /farrier/v1/plugins/changes`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PluginChanges {
+    /// Newest first.
+    pub changes: Vec<PluginChange>,
+}
+
+/// A shadow's run beside one call.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShadowRun {
+    /// When the call began.
+    pub at: String,
+    /// Number of the call.
+    pub call: u64,
+    /// For which node.
+    pub node: String,
+    /// Which function.
+    pub function: String,
+    /// The plugin that decided.
+    pub active: String,
+    /// The shadow.
+    pub shadow: String,
+    /// `same`, `differs`, `diverged` or `failed`.
+    pub verdict: String,
+    /// What differs (`-` only the one that decided did it, `+` only the shadow), or why it ended.
+    pub detail: Vec<String>,
+}
+
+/// `GET /farrier/v1/plugins/shadows`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShadowRuns {
+    /// Newest first; those that did the same are only counted.
+    pub runs: Vec<ShadowRun>,
+}
+
+/// `GET /farrier/v1/nodes/{node}/plugins`: by role, why a plugin decides for the node and what it may do.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodePlugins {
+    /// One for each role.
+    pub roles: Vec<NodeRole>,
+}
+
+/// What holds for a node in one role.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeRole {
+    /// Which role.
+    pub role: String,
+    /// Entries in the order in which they are tried; the first that matches decides.
+    pub rules: Vec<PluginRule>,
+    /// The entry that decides, if any does.
+    pub entry: Option<String>,
+    /// Id of the plugin.
+    pub plugin: Option<String>,
+    /// Of its manifest.
+    pub version: Option<String>,
+    /// Of its bytes.
+    pub digest: Option<String>,
+    /// The node keeps this version until it is active or back.
+    pub pinned: bool,
+    /// Functions, each with `allowed`, `not granted` or `not requested`.
+    pub functions: BTreeMap<String, String>,
+    /// What the site grants, in the words of `grant`.
+    pub granted: serde_json::Value,
+    /// The site says nothing of grants: this is the role's default.
+    pub granted_by_default: bool,
+    /// What the manifest asks for, in the same words.
+    pub requested: Option<serde_json::Value>,
+    /// The node runs an instance: effects on it are denied unless an operator asked for them.
+    pub active_node: bool,
+}
+
+/// One entry and its rule.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PluginRule {
+    /// The entry.
+    pub entry: String,
+    /// What a node's facts must be; empty = every node.
+    pub matches: BTreeMap<String, String>,
+    /// What of that the node does not meet, in words; empty = it matches.
+    pub unmet: Vec<String>,
 }
 
 /// One call of a plugin.

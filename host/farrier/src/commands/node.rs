@@ -220,7 +220,7 @@ fn node_path(node: &str) -> String {
 }
 
 /// Percent-encodes a path segment.
-fn escape(segment: &str) -> String {
+pub(super) fn escape(segment: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
     let encode = |byte: u8| {
         if plain(&byte) {

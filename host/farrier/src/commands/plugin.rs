@@ -1,5 +1,10 @@
 //! `farrier plugin`: a plugin is tried out before any server sees it.
 
+mod explain;
+mod list;
+mod rollback;
+mod use_;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
@@ -54,6 +59,17 @@ pub(crate) enum Command {
     /// Exit code 1: a case failed; 2: a file is wrong or the host refuses the plugin.
     #[command(after_long_help = KEYS)]
     Test(TestArgs),
+    /// The plugins of a running conductor: versions, calls, failures, what is in quarantine
+    List(list::Args),
+    /// Why a plugin decides for a node, and what it may do there
+    Explain(explain::Args),
+    /// Put another version of a plugin in place, at once
+    ///
+    /// It is checked as at a start, and must pass the scenarios that it brings. Calls that have begun keep the old one, and so
+    /// does a node on its way to active.
+    Use(use_::Args),
+    /// Go back to the last good version of a plugin
+    Rollback(rollback::Args),
 }
 
 #[derive(clap::Args)]
@@ -71,6 +87,10 @@ pub(crate) struct TestArgs {
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::Test(args) => test(args).await,
+        Command::List(args) => list::run(args).await,
+        Command::Explain(args) => explain::run(args).await,
+        Command::Use(args) => use_::run(args).await,
+        Command::Rollback(args) => rollback::run(args).await,
     }
 }
 

@@ -9,6 +9,8 @@ mod instance_images;
 mod netboot;
 mod openstack;
 mod owned_bmc;
+mod plugin_gate;
+mod plugin_pages;
 mod plugins;
 mod policies;
 mod power;

@@ -1,25 +1,27 @@
-//! The site file's plugins to the runtime's, and what the runtime reports to the API's pages.
+//! The site file's plugins to the runtime's: which there are, what is printed of them at the start, and the watch over their files.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use async_trait::async_trait;
+use anyhow::{Context, Result, anyhow};
 use runtime::{
-    CallReport, ComponentSource, Grants, Limits, Observer, Outcome, PluginConfig, Role, Runtime, RuntimeConfig,
-    SiteFacts,
+    ComponentSource, Grants, Limits, PluginConfig, PluginInfo, Role, Runtime, RuntimeConfig, SeenFiles, SiteFacts,
 };
 use serde_json::json;
 use settings::{Mode, Reinsert, Settings};
-use wire::farrier::{Plugin, PluginCall};
+use tokio_util::sync::CancellationToken;
 
-/// Calls that are remembered for pages.
-const REMEMBERED: usize = 1000;
+/// How often the files of plugins are looked at. One is taken in once it has looked the same twice.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What the runtime is made of.
 pub(super) fn config(settings: &Settings) -> Result<RuntimeConfig> {
-    let plugins = settings.plugins.iter().map(plugin).collect::<Result<_>>()?;
+    let of_mode = |mode: Mode| -> Result<Vec<PluginConfig>> {
+        let entries = settings.plugins.iter().filter(|entry| entry.mode == mode);
+        entries.map(plugin).collect()
+    };
+    let (plugins, shadows) = (of_mode(Mode::Enforce)?, of_mode(Mode::Shadow)?);
     let vmedia = json!({
         "kernel-append-params": settings.images.kernel_append_params,
         "instance-kernel-append-params": settings.images.instance_kernel_append_params,
@@ -40,7 +42,68 @@ pub(super) fn config(settings: &Settings) -> Result<RuntimeConfig> {
         built_in_settings: BTreeMap::from([(Role::Vmedia, vmedia)]),
         site_facts,
         reinsert_active_now: reinsert_now,
+        shadows,
+        folder: Some(folder(&settings.data_dir)),
+        ..RuntimeConfig::default()
     })
+}
+
+/// Where versions in use are kept over restarts.
+fn folder(data_dir: &Path) -> PathBuf {
+    data_dir.join("plugins")
+}
+
+/// Where compiled components are kept over restarts.
+pub(super) fn compiled(data_dir: &Path) -> PathBuf {
+    folder(data_dir).join("compiled")
+}
+
+/// Tells which plugins were loaded and what each may do.
+pub(super) fn announce(runtime: &Runtime) {
+    for plugin in runtime.plugins() {
+        let PluginInfo {
+            entry,
+            role,
+            digest,
+            version,
+            ..
+        } = &plugin;
+        let version = version.as_deref().unwrap_or("-");
+        let shadow = plugin.shadow;
+        tracing::info!(plugin = %entry, %role, version, %digest, shadow, "plugin loaded");
+        if plugin.built_in {
+            continue;
+        }
+        let mut both = plugin.granted.clone();
+        if let Some(requested) = &plugin.requested {
+            both.keep_only(requested);
+        }
+        let origin = match plugin.granted_by_default {
+            true => "the role's default, since its entry has no `grant`",
+            false => "its `grant`",
+        };
+        let may = both.functions().join(" ");
+        let may = if may.is_empty() { "nothing" } else { &may };
+        tracing::info!(plugin = %entry, "may call, by {origin}: {may}");
+        let asked = plugin.requested.as_ref();
+        let denied = asked.map(|asked| asked.gaps(&plugin.granted)).unwrap_or_default();
+        if !denied.is_empty() {
+            tracing::warn!(plugin = %entry, "asks for what it is not granted, and is denied: {}", denied.join(", "));
+        }
+    }
+}
+
+/// Swaps changed files in, until it is told to stop.
+pub(super) async fn watch(runtime: Runtime, stop: CancellationToken) {
+    let mut seen = SeenFiles::default();
+    while tokio::time::timeout(LOOK_EVERY, stop.cancelled()).await.is_err() {
+        for (entry, outcome) in runtime.look_at_files(&mut seen).await {
+            if let Err(error) = outcome {
+                let error = anyhow::Error::new(error);
+                tracing::error!(plugin = %entry, "the changed file is not used, what decided goes on: {error:#}");
+            }
+        }
+    }
 }
 
 /// Longest time that any ramdisk may take to call back; what it boots from must live as long.
@@ -52,12 +115,6 @@ pub(super) fn callback_timeout(settings: &Settings) -> std::time::Duration {
 }
 
 fn plugin(plugin: &settings::Plugin) -> Result<PluginConfig> {
-    if plugin.mode == Mode::Shadow {
-        bail!(
-            "{}: this release cannot run a plugin with mode = \"shadow\"; leave the entry out",
-            plugin.origin
-        );
-    }
     let grant = match &plugin.grant {
         None => None,
         Some(grant) => Some(
@@ -69,10 +126,7 @@ fn plugin(plugin: &settings::Plugin) -> Result<PluginConfig> {
         settings::Role::BackendSelection => Role::BackendSelection,
         settings::Role::Vmedia => Role::Vmedia,
         settings::Role::TakeOver => Role::TakeOver,
-        settings::Role::Vendor => bail!(
-            "{}: this release calls no plugin with role = \"vendor\"; leave the entry out",
-            plugin.origin
-        ),
+        settings::Role::Vendor => Role::Vendor,
     };
     Ok(PluginConfig {
         role,
@@ -97,85 +151,4 @@ fn limits(given: &settings::Limits) -> Result<Limits> {
         handles: given.handles.unwrap_or(default.handles),
         log_bytes: given.log_bytes.unwrap_or(default.log_bytes),
     })
-}
-
-/// Remembers the last calls and counts all of them.
-#[derive(Default)]
-pub(super) struct Calls(Mutex<Counted>);
-
-#[derive(Default)]
-struct Counted {
-    last: VecDeque<PluginCall>,
-    calls: BTreeMap<String, (u64, u64)>,
-}
-
-impl Observer for Calls {
-    fn call_ended(&self, report: &CallReport) {
-        let (outcome, message) = match &report.outcome {
-            Outcome::Ok => ("ok", None),
-            Outcome::Error(cause) => ("error", Some(cause.clone())),
-            Outcome::Failed(cause) => (*cause, None),
-        };
-        let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let began = SystemTime::now()
-            .checked_sub(report.wall)
-            .unwrap_or(SystemTime::UNIX_EPOCH);
-        let call = PluginCall {
-            at: rfc_3339(began),
-            plugin: report.plugin.clone(),
-            function: report.function.to_owned(),
-            node: Some(report.node.to_string()),
-            outcome: outcome.to_owned(),
-            message,
-            wall_us: micros(report.wall),
-            guest_us: micros(report.cpu),
-            host_calls: u64::from(report.host_calls),
-            memory_bytes: report.memory_high_water as u64,
-        };
-        tracing::debug!(
-            node = %report.node, plugin = %report.plugin, function = report.function, outcome, wall_us = call.wall_us,
-            guest_us = call.guest_us, host_calls = call.host_calls, "plugin call ended"
-        );
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (calls, failures) = counted.calls.entry(report.plugin.clone()).or_default();
-        *calls += 1;
-        *failures += u64::from(matches!(report.outcome, Outcome::Failed(_)));
-        counted.last.push_front(call);
-        counted.last.truncate(REMEMBERED);
-    }
-}
-
-/// RFC 3339 in UTC, to the millisecond.
-fn rfc_3339(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time).map_or_else(|_| String::new(), |time| format!("{time:.3}"))
-}
-
-/// What the API shows of plugins.
-pub(super) struct PluginPages {
-    pub(super) runtime: Runtime,
-    pub(super) calls: Arc<Calls>,
-}
-
-#[async_trait]
-impl api::Plugins for PluginPages {
-    async fn plugins(&self) -> Vec<Plugin> {
-        let counted = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let page = |info: runtime::PluginInfo| {
-            let (calls, failures) = counted.calls.get(&info.id).copied().unwrap_or_default();
-            Plugin {
-                role: info.role.as_str().to_owned(),
-                digest: info.digest.to_string(),
-                origin: if info.built_in { "built-in" } else { "site" }.to_owned(),
-                id: info.id,
-                calls,
-                failures,
-            }
-        };
-        self.runtime.plugins().into_iter().map(page).collect()
-    }
-
-    async fn calls(&self, limit: usize) -> Vec<PluginCall> {
-        let counted = self.calls.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counted.last.iter().take(limit).cloned().collect()
-    }
 }

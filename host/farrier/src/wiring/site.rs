@@ -27,7 +27,9 @@ use super::boot_sources::BootSourceWiring;
 use super::config_drive;
 use super::instance_images::InstanceImages;
 use super::netboot::{self, NetbootWiring, Places};
-use super::plugins::{self, Calls, PluginPages};
+use super::plugin_gate::Scenarios;
+use super::plugin_pages::{Calls, PluginPages};
+use super::plugins;
 use super::policies::PolicyWiring;
 use super::power::PowerWiring;
 use super::publications::{PublicationWiring, RecallWiring};
@@ -181,7 +183,11 @@ impl Site {
             store,
             wake: Arc::new(move |node| waker.wake(node)),
             embedded: Some(embedded.clone()),
-            plugins: Some(Arc::new(PluginPages { runtime, calls })),
+            plugins: Some(Arc::new(PluginPages {
+                runtime: runtime.clone(),
+                calls,
+                conductor: settings.conductor.name.clone(),
+            })),
             auth: auth(&settings)?,
             agent: AgentPolicy {
                 accept: Arc::new(move |node, beat, now| conductor::heartbeat::accept(node, beat, &policy, now)),
@@ -237,6 +243,7 @@ impl Site {
             until(),
         ));
         tasks.spawn(note_readiness(lease, ready, until()));
+        tasks.spawn(plugins::watch(runtime, until()));
         Ok(Self {
             conductor,
             servers,
@@ -346,11 +353,10 @@ fn world(
 
 async fn load_plugins(settings: &Settings, world: Live, calls: &Arc<Calls>) -> Result<Runtime> {
     let config = plugins::config(settings)?;
-    let engine = Engine::new(CALLS_AT_ONCE)?;
+    let engine = Engine::cached(CALLS_AT_ONCE, &plugins::compiled(&settings.data_dir))?;
     let runtime = Runtime::new(&engine, config, Arc::new(world), Arc::clone(calls) as _).await?;
-    for plugin in runtime.plugins() {
-        tracing::info!(plugin = %plugin.id, role = %plugin.role, digest = %plugin.digest, "plugin loaded");
-    }
+    runtime.set_gate(Arc::new(Scenarios { engine }));
+    plugins::announce(&runtime);
     Ok(runtime)
 }
 
