@@ -94,7 +94,11 @@ impl Desk {
         let output = self.command("farrier").arg("plugin").args(arguments).output();
         let output = output.expect("the binary starts");
         let (out, err) = both(&output);
-        assert_eq!(output.status.code(), Some(exit_code), "plugin {arguments:?}\n{out}\n{err}");
+        assert_eq!(
+            output.status.code(),
+            Some(exit_code),
+            "plugin {arguments:?}\n{out}\n{err}"
+        );
         (out, err)
     }
 
@@ -113,7 +117,11 @@ impl Desk {
             .map(|entry| text(&entry.expect("an entry").path()))
             .collect();
         scenarios.sort();
-        assert_eq!(about["scenarios"].as_array().map(Vec::len), Some(scenarios.len()), "{about}");
+        assert_eq!(
+            about["scenarios"].as_array().map(Vec::len),
+            Some(scenarios.len()),
+            "{about}"
+        );
         let mut arguments = vec!["test"];
         arguments.extend(scenarios.iter().map(String::as_str));
         self.plugin(&arguments, 0);

@@ -14,14 +14,23 @@ fn examples() -> PathBuf {
 fn check(name: &str) {
     Desk::equipped().build_and_rehearse(&examples().join(name), name);
     let readme = std::fs::read_to_string(examples().join(name).join("README.md")).expect("a README");
-    assert!(readme.contains(&format!("farrier plugin build examples/{name}")), "{name}: its README does not say how");
+    assert!(
+        readme.contains(&format!("farrier plugin build examples/{name}")),
+        "{name}: its README does not say how"
+    );
     assert!(readme.contains("?*"), "{name}: its README answers no question");
-    assert!(site_entry(&readme).contains_key("plugin"), "{name}: its README does not say how a site uses it");
+    assert!(
+        site_entry(&readme).contains_key("plugin"),
+        "{name}: its README does not say how a site uses it"
+    );
 }
 
 /// The first block of TOML.
 fn site_entry(readme: &str) -> toml::Table {
-    let block = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let block = readme
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
     block.unwrap_or_default().parse().expect("TOML")
 }
 
@@ -64,7 +73,10 @@ fn every_example_is_in_the_guide_and_tested_here() {
         let name = project["id"].as_str().expect("an id").to_owned();
         assert_eq!(Some(name.as_str()), path.file_name().and_then(|name| name.to_str()));
         assert!(here.contains(&format!("check(\"{name}\")")), "{name} is not tested");
-        assert!(guide.contains(&format!("]({name}/README.md)")), "{name} is not in the guide");
+        assert!(
+            guide.contains(&format!("]({name}/README.md)")),
+            "{name} is not in the guide"
+        );
         languages.insert(project["language"].as_str().expect("a language").to_owned());
     }
     assert_eq!(Vec::from_iter(languages), ["c", "js", "python", "rust"]);
@@ -83,7 +95,9 @@ fn rust_of_templates_and_examples_is_formatted() {
     assert!(files.len() > 4, "{files:?}");
     let desk = Desk::bare();
     let mut rustfmt = desk.command("rustfmt");
-    rustfmt.args(["--check", "--edition", "2024", "--config", "max_width=120"]).args(files);
+    rustfmt
+        .args(["--check", "--edition", "2024", "--config", "max_width=120"])
+        .args(files);
     let output = rustfmt.output().expect("rustfmt, a component of the toolchain");
     assert!(output.status.success(), "{}{}", both(&output).0, both(&output).1);
 }

@@ -31,8 +31,15 @@ fn chapters(text: &str) -> Vec<Chapter> {
                 blocks: Vec::new(),
             });
         } else if let Some(language) = line.strip_prefix("```") {
-            assert!(!language.is_empty(), "examples/README.md:{number}: a block without a language");
-            let block: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+            assert!(
+                !language.is_empty(),
+                "examples/README.md:{number}: a block without a language"
+            );
+            let block: Vec<&str> = lines
+                .by_ref()
+                .map(|(_, line)| line)
+                .take_while(|line| *line != "```")
+                .collect();
             if language == "sh"
                 && let Some(chapter) = chapters.last_mut()
             {
@@ -57,7 +64,11 @@ fn follow(title: &str) {
     let output = desk.command("bash").args(["-euo", "pipefail", "-c", &script]).output();
     let output = output.expect("bash");
     let (out, err) = both(&output);
-    assert!(output.status.success(), "`{title}`: {} (the last line with == is where)\n{out}\n{err}", output.status);
+    assert!(
+        output.status.success(),
+        "`{title}`: {} (the last line with == is where)\n{out}\n{err}",
+        output.status
+    );
 }
 
 #[test]

@@ -47,7 +47,11 @@ fn without_tools(language: &str) -> String {
 fn a_tool_that_is_missing_is_named_with_how_to_get_it() {
     for (language, tool, remedy) in [
         ("rust", "`cargo` is not on PATH", "https://rustup.rs"),
-        ("python", "`componentize-py` is neither in .venv/bin", "pip install componentize-py==0.25.1"),
+        (
+            "python",
+            "`componentize-py` is neither in .venv/bin",
+            "pip install componentize-py==0.25.1",
+        ),
         ("js", "`node` is not on PATH", "apt-get install nodejs"),
         ("c", "`clang` is not on PATH", "apt-get install clang lld wasi-libc"),
     ] {
@@ -102,6 +106,9 @@ fn what_is_no_plugin_is_refused_by_inspect() {
     let other = wat::parse_str("(component)").expect("a component");
     std::fs::write(&file, other).expect("written");
     let (out, err) = desk.plugin(&["inspect", "x.wasm"], 1);
-    assert!(out.contains("it exports no role") && err.contains("does not take the plugin"), "{out}{err}");
+    assert!(
+        out.contains("it exports no role") && err.contains("does not take the plugin"),
+        "{out}{err}"
+    );
     desk.plugin(&["inspect", "not-there.wasm"], 1);
 }

@@ -17,9 +17,15 @@ struct Plugin;
 
 impl Guest for Plugin {
     fn select(node: &Node, request: Request, candidates: Vec<Candidate>) -> Result<Choice, Error> {
-        let size = if request.size >= large_from()? { "large" } else { "small" };
+        let size = if request.size >= large_from()? {
+            "large"
+        } else {
+            "small"
+        };
         let site = node.fact("capability.site");
-        let of_site = site.as_deref().and_then(|site| setting(&format!("/sites/{}/{size}", escaped(site))));
+        let of_site = site
+            .as_deref()
+            .and_then(|site| setting(&format!("/sites/{}/{size}", escaped(site))));
         let Some(wanted) = of_site.or_else(|| setting(&format!("/{size}"))) else {
             return Err(Error::Invalid(format!("the setting `{size}` names no backend")));
         };

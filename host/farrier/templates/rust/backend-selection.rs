@@ -14,10 +14,12 @@ impl Guest for Plugin {
         // Settings are JSON text: "local" has its quotation marks.
         let preferred = config::get("/prefer").unwrap_or_default();
         let preferred = preferred.trim_matches('"');
-        let usable = |candidate: &&Candidate| {
-            candidate.healthy && candidate.free_bytes.is_none_or(|free| free >= request.size)
-        };
-        let wished = candidates.iter().filter(usable).find(|candidate| candidate.id == preferred);
+        let usable =
+            |candidate: &&Candidate| candidate.healthy && candidate.free_bytes.is_none_or(|free| free >= request.size);
+        let wished = candidates
+            .iter()
+            .filter(usable)
+            .find(|candidate| candidate.id == preferred);
         if let Some(wished) = wished {
             return Ok(choice(wished, "preferred by the site"));
         }
@@ -33,7 +35,10 @@ impl Guest for Plugin {
 }
 
 fn choice(candidate: &Candidate, reason: &str) -> Choice {
-    Choice { backend: candidate.id.clone(), reason: reason.to_owned() }
+    Choice {
+        backend: candidate.id.clone(),
+        reason: reason.to_owned(),
+    }
 }
 
 export!(Plugin);
