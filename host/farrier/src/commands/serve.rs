@@ -1,7 +1,7 @@
 //! `farrier serve`: one conductor with its API, agent and image listeners, until it is told to stop.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -28,6 +28,11 @@ pub(crate) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> Result<()> {
+    run_recorded(args, None).await
+}
+
+/// The same; what plugins ask and are answered goes into a folder, if one is given.
+pub(super) async fn run_recorded(args: Args, record: Option<&Path>) -> Result<()> {
     start_log(args.log_json);
     open_as_many_files_as_allowed();
     let overrides = Overrides {
@@ -39,7 +44,7 @@ pub(super) async fn run(args: Args) -> Result<()> {
         output::note(format_args!("warning: {warning}"));
     }
     let name = loaded.settings.conductor.name.clone();
-    let site = Site::start(loaded.settings).await?;
+    let site = Site::start(loaded.settings, record).await?;
     tracing::info!(conductor = %name, api = %site.api, agent = %site.agent, images = %site.images, "ready");
     let mut terminate = signal(SignalKind::terminate()).context("could not listen for SIGTERM")?;
     tokio::select! {

@@ -16,6 +16,7 @@ mod policies;
 mod power;
 mod publications;
 mod readers;
+mod recording;
 mod records;
 mod servers;
 mod site;

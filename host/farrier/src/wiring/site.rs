@@ -13,7 +13,7 @@ use conductor::{Conductor, ConductorConfig, Hands, LeaseClock, Timeouts};
 use model::BootInterface;
 use nodes::{Sealer, SqliteStore, Store};
 use runtime::live::{Live, LiveWorld, SiteBackend};
-use runtime::{Engine, Runtime};
+use runtime::{Engine, Runtime, World};
 use settings::{BackendKind, Reinsert, Settings};
 use sources::Sources;
 use storage::{Embedded, EmbeddedConfig};
@@ -34,6 +34,7 @@ use super::policies::PolicyWiring;
 use super::power::PowerWiring;
 use super::publications::{PublicationWiring, RecallWiring};
 use super::readers::Readers;
+use super::recording;
 use super::records::Records;
 use super::servers::Servers;
 use super::source_cache;
@@ -70,8 +71,8 @@ impl bmc::Fence for LeaseFence {
 }
 
 impl Site {
-    /// Opens the store, loads the plugins, joins the site and listens.
-    pub(crate) async fn start(settings: Settings) -> Result<Self> {
+    /// Opens the store, loads the plugins, joins the site and listens. What plugins ask is recorded in a folder, if one is given.
+    pub(crate) async fn start(settings: Settings, record: Option<&Path>) -> Result<Self> {
         let (boot_interfaces, default_boot_interface) = boot_interfaces(&settings.drivers)?;
         let store = open_store(&settings)?;
         let api_listener = bind(settings.api.listen, "[api] listen").await?;
@@ -116,7 +117,7 @@ impl Site {
         );
         let calls = Arc::new(Calls::default());
         let world = world(&settings, &store, &sources, &servers, readers, &backends);
-        let runtime = load_plugins(&settings, world, &calls).await?;
+        let runtime = load_plugins(&settings, world, record, &calls).await?;
 
         let netboot = Arc::new(NetbootWiring {
             store: Arc::clone(&store),
@@ -351,10 +352,14 @@ fn world(
     }))
 }
 
-async fn load_plugins(settings: &Settings, world: Live, calls: &Arc<Calls>) -> Result<Runtime> {
+async fn load_plugins(settings: &Settings, world: Live, record: Option<&Path>, calls: &Arc<Calls>) -> Result<Runtime> {
     let config = plugins::config(settings)?;
     let engine = Engine::cached(CALLS_AT_ONCE, &plugins::compiled(&settings.data_dir))?;
-    let runtime = Runtime::new(&engine, config, Arc::new(world), Arc::clone(calls) as _).await?;
+    let world: Arc<dyn World> = match record {
+        None => Arc::new(world),
+        Some(folder) => recording::recorded(world, folder, &config)?,
+    };
+    let runtime = Runtime::new(&engine, config, world, Arc::clone(calls) as _).await?;
     runtime.set_gate(Arc::new(Scenarios { engine }));
     plugins::announce(&runtime);
     Ok(runtime)

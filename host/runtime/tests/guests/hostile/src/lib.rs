@@ -167,6 +167,7 @@ fn misbehave(node: &Node, what: &str, parameters: Vec<Parameter>) -> Result<(), 
             )
             .map(|_| ())
         }
+        "hand-on" => vmedia_service::prepare_ramdisk(node, &parameters),
         "pass-on" => image::build_floppy(
             node,
             &FloppySpec {
