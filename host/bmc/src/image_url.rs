@@ -53,9 +53,13 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a BMC that shows one URL holds the other. Credentials are not shown by every BMC.
+/// Whether a BMC that shows one URL holds the other. Credentials are not shown by every BMC, and some show the file's name alone.
 pub(crate) fn is_same(shown: &str, wanted: &str) -> bool {
-    shown == wanted || bare(shown).is_some_and(|shown| Some(shown) == bare(wanted))
+    let (Some(shown_url), wanted_url) = (bare(shown), bare(wanted)) else {
+        let name = wanted.rsplit('/').next().unwrap_or_default();
+        return shown == wanted || (!name.is_empty() && !shown.contains('/') && shown == name);
+    };
+    Some(shown_url) == wanted_url
 }
 
 fn bare(url: &str) -> Option<Url> {
@@ -88,6 +92,23 @@ mod tests {
         ] {
             let error = check(url).unwrap_err();
             assert!(error.contains(rule) && !error.contains("s3cret"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_shown_image_is_the_same_without_its_credentials_or_by_its_name() {
+        let wanted = "http://u:p@h/v/a.iso";
+        for (shown, same) in [
+            (wanted, true),
+            ("http://h/v/a.iso", true),
+            ("http://h/v/b.iso", false),
+            ("http://g/v/a.iso", false),
+            ("a.iso", true),
+            ("b.iso", false),
+            ("v/a.iso", false),
+            ("", false),
+        ] {
+            assert_eq!(is_same(shown, wanted), same, "{shown}");
         }
     }
 

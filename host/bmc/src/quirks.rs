@@ -64,6 +64,39 @@ pub(crate) static QUIRKS: &[Quirk] = &[
     },
 ];
 
+/// What a firmware calls its boot mode among its BIOS attributes.
+#[derive(Debug)]
+pub(crate) struct ModeNames {
+    /// The attribute.
+    pub(crate) attribute: &'static str,
+    /// Its values for UEFI, to be tried in order.
+    pub(crate) uefi: &'static [&'static str],
+    /// Its values for legacy BIOS.
+    pub(crate) legacy: &'static [&'static str],
+}
+
+/// The names of the boot mode. Only the one that a BMC shows is used.
+pub(crate) static BOOT_MODES: &[ModeNames] = &[
+    // HPE; Dell calls the second one `Bios`.
+    ModeNames {
+        attribute: "BootMode",
+        uefi: &["Uefi"],
+        legacy: &["LegacyBios", "Bios"],
+    },
+    // Supermicro.
+    ModeNames {
+        attribute: "BootModeSelect",
+        uefi: &["UEFI"],
+        legacy: &["Legacy"],
+    },
+    // Lenovo.
+    ModeNames {
+        attribute: "BootModes_SystemBootMode",
+        uefi: &["UEFIMode"],
+        legacy: &["LegacyMode"],
+    },
+];
+
 /// BMCs that refuse a URL with a query: part of the system's `Manufacturer`, in lower case, and what one sees.
 static PLAIN_URLS_ONLY: &[(&str, &str)] = &[("supermicro", "a URL with `?` or `=` in it is not mounted")];
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use sim::{BootMode, Device, Faults};
+use sim::{BootMode, Device, Faults, Profile};
 use support::*;
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn a_boot_override_is_taken_without_a_mode_only() {
 #[tokio::test]
 async fn a_machine_that_takes_the_mode_takes_it_too() {
     let lab = lab(|config| {
-        config.refuse_override_mode = false;
+        config.profile = Profile::parse("like = 'ilo5'\n[redfish.boot]\ntakes-mode = true").unwrap();
         config.boot_mode = Some(BootMode::LegacyBios);
     })
     .await;

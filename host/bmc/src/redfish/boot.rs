@@ -3,7 +3,7 @@
 
 use model::BootDevice;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::json::{at, kept, link, text, texts};
 use super::message::Cause;
@@ -19,6 +19,16 @@ const ALLOWED: [&str; 2] = [
     "BootSourceOverrideSupported",
 ];
 
+/// Where the boot override is written.
+pub(super) struct BootPlace {
+    /// The resource.
+    path: String,
+    /// What it shows.
+    pub(super) shown: Value,
+    /// The other one, where it may have to be written as well.
+    elsewhere: Option<String>,
+}
+
 impl Turn {
     /// `BootSourceOverrideMode` is never sent: it is documented as writable, and some machines refuse the whole request for it.
     pub(super) async fn set_boot_device(&mut self, device: BootDevice, persistent: bool) -> Result<(), BmcError> {
@@ -26,39 +36,63 @@ impl Turn {
         if let Some(value) = self.first_boot_device(&system, device).await? {
             return self.set_first_boot_device(value, persistent).await;
         }
-        // Newer implementations take it at the settings resource only; that is where they show it, too.
-        let settings = link(&system, &SETTINGS).filter(|settings| *settings != path);
-        let pending = match &settings {
-            Some(settings) if !tells_boot(&system) => Some(self.get(settings).await?),
-            _ => None,
-        };
-        let (place, shown) = match (&settings, &pending) {
-            (Some(settings), Some(pending)) if tells_boot(pending) => (settings, pending),
-            _ => (&path, &system),
-        };
-        let target = self.boot_target(&system, shown, device)?;
+        let place = self.boot_place(&path, &system).await?;
+        let target = self.boot_target(&system, &place.shown, device)?;
         let enabled = if persistent { "Continuous" } else { "Once" };
-        let kinds = texts(shown, &["Boot", "BootSourceOverrideEnabled@Redfish.AllowableValues"]);
+        let kinds = texts(
+            &place.shown,
+            &["Boot", "BootSourceOverrideEnabled@Redfish.AllowableValues"],
+        );
         if let Some(kinds) = kinds.filter(|kinds| !kinds.iter().any(|kind| kind == enabled)) {
             let kinds = kinds.join(", ");
             return Err(self.unsupported(format!("its boot override can be {kinds}, and not {enabled}")));
         }
-        let body = json!({"Boot": {
-            "BootSourceOverrideTarget": target,
-            "BootSourceOverrideEnabled": enabled,
-        }});
-        let elsewhere = settings.as_ref().filter(|settings| *settings != place);
-        match self.change(Method::PATCH, place, &body, Again::Freely).await {
-            Ok(_) => match elsewhere {
+        let boot = [("BootSourceOverrideTarget", target.as_str()), ("BootSourceOverrideEnabled", enabled)];
+        self.write_boot(&place, &boot).await
+    }
+
+    /// Where the boot override is written. Newer implementations take it at the settings resource only; that is where they show
+    /// it, too.
+    pub(super) async fn boot_place(&mut self, path: &str, system: &Value) -> Result<BootPlace, BmcError> {
+        let settings = link(system, &SETTINGS).filter(|settings| settings != path);
+        if let Some(settings) = &settings
+            && !tells_boot(system)
+        {
+            let pending = self.get(settings).await?;
+            if tells_boot(&pending) {
+                return Ok(BootPlace {
+                    path: settings.clone(),
+                    shown: pending,
+                    elsewhere: None,
+                });
+            }
+        }
+        Ok(BootPlace {
+            path: path.to_owned(),
+            shown: system.clone(),
+            elsewhere: settings,
+        })
+    }
+
+    /// Writes members of `Boot`, the first of which tells afterwards whether it was done; at the other place, too, where the first
+    /// one refuses or says yes and does nothing.
+    pub(super) async fn write_boot(&mut self, place: &BootPlace, boot: &[(&str, &str)]) -> Result<(), BmcError> {
+        let Some((name, value)) = boot.first() else {
+            return Ok(());
+        };
+        let members: Map<String, Value> = boot.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
+        let body = json!({ "Boot": members });
+        match self.change(Method::PATCH, &place.path, &body, Again::Freely).await {
+            Ok(_) => match &place.elsewhere {
                 // A yes that changes nothing: what counts is the other resource.
-                Some(settings) if !self.boots_from(place, &target).await => {
+                Some(settings) if !self.tells(&place.path, name, value).await => {
                     let retried = self.change(Method::PATCH, settings, &body, Again::Freely).await;
                     retried.map(drop).map_err(|why| self.unchanged(why))
                 }
                 _ => Ok(()),
             },
             Err(Unchanged::Refused(complaint)) if matches!(complaint.cause, Cause::Refused | Cause::NotSupported) => {
-                let Some(settings) = elsewhere else {
+                let Some(settings) = &place.elsewhere else {
                     return Err(self.refused(complaint));
                 };
                 let retried = self.change(Method::PATCH, settings, &body, Again::Freely).await;
@@ -66,7 +100,7 @@ impl Turn {
             }
             // Some complain about the tag after they have done it.
             Err(Unchanged::Refused(complaint)) if complaint.cause == Cause::Precondition => {
-                if self.boots_from(place, &target).await {
+                if self.tells(&place.path, name, value).await {
                     return Ok(());
                 }
                 Err(self.refused(complaint))
@@ -76,22 +110,31 @@ impl Turn {
     }
 
     pub(super) async fn boot_settings(&mut self) -> Result<BootSettings, BmcError> {
-        let (_, system) = self.system().await?;
-        let target = kept(&system, &["Boot", "BootSourceOverrideTarget"]).filter(|target| target != "None");
-        let order = texts(&system, &["Boot", "BootOrder"]).unwrap_or_default();
-        Ok(match text(&system, &["Boot", "BootSourceOverrideEnabled"]) {
+        let (path, system) = self.system().await?;
+        let shown = self.boot_place(&path, &system).await?.shown;
+        let target = kept(&shown, &["Boot", "BootSourceOverrideTarget"]).filter(|target| target != "None");
+        let order = texts(&shown, &["Boot", "BootOrder"]).unwrap_or_default();
+        let mut settings = match text(&shown, &["Boot", "BootSourceOverrideEnabled"]) {
             Some("Once") => BootSettings { once: target, order },
             Some("Continuous") => BootSettings {
                 once: None,
                 order: target.into_iter().chain(order).collect(),
             },
             _ => BootSettings { once: None, order },
-        })
+        };
+        if let Some((first, once)) = self.chosen_first_boot_device(&system).await? {
+            if once {
+                settings.once.get_or_insert(first);
+            } else {
+                settings.order.insert(0, first);
+            }
+        }
+        Ok(settings)
     }
 
-    async fn boots_from(&mut self, path: &str, target: &str) -> bool {
+    async fn tells(&mut self, path: &str, name: &str, value: &str) -> bool {
         let shown = self.get(path).await;
-        shown.is_ok_and(|shown| text(&shown, &["Boot", "BootSourceOverrideTarget"]) == Some(target))
+        shown.is_ok_and(|shown| text(&shown, &["Boot", name]) == Some(value))
     }
 
     fn boot_target(&self, system: &Value, shown: &Value, device: BootDevice) -> Result<String, BmcError> {
@@ -140,10 +183,26 @@ impl Turn {
         Ok(self.remedies(system, firmware).into_iter().find_map(value))
     }
 
-    async fn set_first_boot_device(&mut self, value: &str, persistent: bool) -> Result<(), BmcError> {
+    /// The first boot device that was chosen by the manager's attributes, and whether for one boot only.
+    async fn chosen_first_boot_device(&mut self, system: &Value) -> Result<Option<(String, bool)>, BmcError> {
+        if self.first_boot_device(system, BootDevice::Cdrom).await?.is_none() {
+            return Ok(None);
+        }
+        let path = self.attributes_path().await?;
+        let attributes = self.get(&path).await?;
+        let first = kept(&attributes, &["Attributes", "ServerBoot.1.FirstBootDevice"]);
+        let once = text(&attributes, &["Attributes", "ServerBoot.1.BootOnce"]) == Some("Enabled");
+        Ok(first.filter(|first| first != "Normal").map(|first| (first, once)))
+    }
+
+    async fn attributes_path(&mut self) -> Result<String, BmcError> {
         let manager = self.topology().await?.manager;
         let manager = manager.ok_or_else(|| self.unsupported("it has no manager with attributes"))?;
-        let path = format!("{}/Attributes", manager.trim_end_matches('/'));
+        Ok(format!("{}/Attributes", manager.trim_end_matches('/')))
+    }
+
+    async fn set_first_boot_device(&mut self, value: &str, persistent: bool) -> Result<(), BmcError> {
+        let path = self.attributes_path().await?;
         let body = json!({"Attributes": {
             "ServerBoot.1.BootOnce": if persistent { "Disabled" } else { "Enabled" },
             "ServerBoot.1.FirstBootDevice": value,

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::boot::SETTINGS;
 use super::json::{at, link, text};
-use super::turn::{Again, Turn};
+use super::message::Cause;
+use super::turn::{Again, Turn, Unchanged};
+use crate::quirks::{BOOT_MODES, ModeNames};
 use crate::{BmcError, image_url};
 
 /// BIOS attributes: where they are written, and what the next boot will use.
@@ -29,8 +31,12 @@ impl Bios {
         of(&self.pending).or_else(|| of(&self.current))
     }
 
-    fn mode(&self) -> Option<BootMode> {
-        parse_mode(self.attribute("BootMode")?)
+    /// What it calls the boot mode, and the one that is set.
+    fn mode(&self) -> Option<(&'static ModeNames, BootMode)> {
+        BOOT_MODES.iter().find_map(|names| {
+            let mode = parse_mode(self.attribute(names.attribute)?)?;
+            Some((names, mode))
+        })
     }
 
     fn body(&self, attributes: Value) -> Value {
@@ -49,7 +55,7 @@ impl Turn {
         // Without a BIOS resource, the mode of the override is all that tells.
         let named = bios
             .as_ref()
-            .and_then(Bios::mode)
+            .and_then(|bios| Some(bios.mode()?.1))
             .or_else(|| parse_mode(text(&system, &["Boot", "BootSourceOverrideMode"])?));
         named.ok_or_else(|| self.unsupported("neither its BIOS attributes nor its boot override tell a boot mode"))
     }
@@ -57,33 +63,48 @@ impl Turn {
     pub(super) async fn set_boot_mode(&mut self, wanted: BootMode) -> Result<(), BmcError> {
         let (_, system) = self.system().await?;
         let bios = self.bios(&system).await?;
-        let Some((bios, now)) = bios.and_then(|bios| bios.mode().map(|mode| (bios, mode))) else {
+        let Some((bios, (names, now))) = bios.and_then(|bios| bios.mode().map(|mode| (bios, mode))) else {
             // Being there already needs no means to get there.
             return match text(&system, &["Boot", "BootSourceOverrideMode"]).and_then(parse_mode) {
                 Some(now) if now == wanted => Ok(()),
                 _ => {
                     Err(self
-                        .unsupported("it has no BIOS attribute BootMode: set the mode in the server's firmware set-up"))
+                        .unsupported("it has no BIOS attribute for the boot mode: set the mode in the server's firmware set-up"))
                 }
             };
         };
         if now == wanted {
             return Ok(());
         }
-        let value = match wanted {
-            BootMode::Uefi => "Uefi",
-            BootMode::Bios => "LegacyBios",
+        let values = match wanted {
+            BootMode::Uefi => names.uefi,
+            BootMode::Bios => names.legacy,
         };
-        let body = bios.body(json!({"BootMode": value}));
-        self.write(&bios.path, &body).await
+        let mut refusal = None;
+        for value in values {
+            let body = bios.body(json!({names.attribute: value}));
+            match self.change(Method::PATCH, &bios.path, &body, Again::Freely).await {
+                Ok(_) => return Ok(()),
+                // It calls it something else.
+                Err(Unchanged::Refused(complaint)) if complaint.cause == Cause::Refused => {
+                    refusal.get_or_insert(complaint);
+                }
+                Err(why) => return Err(self.unchanged(why)),
+            }
+        }
+        Err(match refusal {
+            Some(complaint) => self.refused(complaint),
+            None => self.unsupported("it has no such boot mode"),
+        })
     }
 
     /// By the standard property where the system has it, else by HPE's BIOS attributes.
     pub(super) async fn set_http_boot_url(&mut self, url: &str) -> Result<(), BmcError> {
         image_url::check(url).map_err(|rule| self.says_no(rule))?;
         let (path, system) = self.system().await?;
-        if at(&system, &["Boot", "HttpBootUri"]).is_some() {
-            return self.write(&path, &json!({"Boot": {"HttpBootUri": url}})).await;
+        let place = self.boot_place(&path, &system).await?;
+        if at(&place.shown, &["Boot", "HttpBootUri"]).is_some() {
+            return self.write_boot(&place, &[("HttpBootUri", url)]).await;
         }
         let Some(bios) = self
             .bios(&system)
@@ -163,8 +184,8 @@ fn owned(system: &Value, standard: &str, hp: &str) -> Option<String> {
 
 fn parse_mode(text: &str) -> Option<BootMode> {
     match text.to_ascii_lowercase().as_str() {
-        "uefi" => Some(BootMode::Uefi),
-        "legacybios" | "legacy" | "bios" => Some(BootMode::Bios),
+        "uefi" | "uefimode" => Some(BootMode::Uefi),
+        "legacybios" | "legacy" | "bios" | "legacymode" => Some(BootMode::Bios),
         _ => None,
     }
 }

@@ -245,7 +245,8 @@ fn read(slot: &Value) -> Media {
         Some(via) => via != "NotConnected",
         None => inserted,
     };
-    let url = text(slot, &["Image"]).filter(|url| !url.is_empty());
+    // Some go on showing what they held.
+    let url = text(slot, &["Image"]).filter(|url| inserted && !url.is_empty());
     Media {
         inserted,
         connected: inserted && connected,

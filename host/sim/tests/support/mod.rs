@@ -255,13 +255,15 @@ async fn connection(mut stream: TcpStream, answer: Arc<Answer>, log: Arc<Mutex<V
             body: std::mem::replace(&mut buffer, rest),
         };
         let (status, headers, body) = answer(&seen);
+        let head_only = seen.head.starts_with("HEAD ");
         log.lock().unwrap().push(seen);
         if status == 0 {
             return None;
         }
         let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
         // One write: two small ones would wait for each other's acknowledgement.
-        let reply = [head.as_bytes(), &body[..]].concat();
+        let body: &[u8] = if head_only { &[] } else { &body };
+        let reply = [head.as_bytes(), body].concat();
         stream.write_all(&reply).await.ok()?;
     }
 }
