@@ -35,7 +35,7 @@ fn without_tools(language: &str) -> String {
     let desk = Desk::bare();
     desk.plugin(&["new", "--role", "take-over", "--lang", language, "acme"], 0);
     let mut command = desk.command("farrier");
-    // The binary is looked for on the path of this process's own, tools on that of the command.
+    // Of all that a machine has, the binary alone.
     command.env("PATH", &desk.path()[0]).args(["plugin", "build", "acme"]);
     let output = command.output().expect("the binary starts");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
