@@ -109,6 +109,67 @@ fn what_does_not_fit_together_is_refused() {
 }
 
 #[test]
+fn a_world_a_sweep_or_a_matrix_that_cannot_be_is_refused_with_its_line() {
+    let world = |more: &str| case(&format!("call: vmedia.detach\nargs: {{device: cdrom}}\n{more}"));
+    let texts = [
+        world("world: {pwoer: on}\nexpect: {}"),
+        world("world: {power: warm}\nexpect: {}"),
+        world("world: [power]\nexpect: {}"),
+        world("world: {power: [on]}\nexpect: {}"),
+        world("world: {boot-mode: uefy}\nexpect: {}"),
+        world("world: {secure-boot: maybe}\nexpect: {}"),
+        world("world: {cdrom: full}\nexpect: {}"),
+        world("world: {cdrom: {artefact: floppy}}\nexpect: {}"),
+        world("world: {post-s: 100000}\nexpect: {}"),
+        world("world: {post-s: -1}\nexpect: {}"),
+        world("world: {missing-images: [deplyo]}\nexpect: {}"),
+        world("world: {}\nhost: []\nexpect: {}"),
+        world("host: []\nsweep: {faults: true}\nexpect: {}"),
+        world("host: []\nexpect: {world: {power: on}}"),
+        world("world: {}\nsweep: {fualts: true}\nexpect: {}"),
+        world("world: {}\nsweep: {storms: 1000000}\nexpect: {}"),
+        world("world: {}\nseed: seven\nexpect: {}"),
+        world("world: {}\nmatrix: {facts.a: x}\nexpect: {}"),
+        world("world: {}\nmatrix: {drivr: [x]}\nexpect: {}"),
+        world(&format!(
+            "world: {{}}\nmatrix: {{facts.a: [{}], facts.b: [1, 2]}}\nexpect: {{}}",
+            ["1"; 300].join(", ")
+        )),
+    ];
+    expect![[r#"
+        s.yaml:7:12: unknown field `pwoer`, expected one of `power`, `boot-mode`, `secure-boot`, `boot-device`, `cdrom`, `floppy`, `post-s`, `artefacts`, `state`, `missing-images`, `secrets`, `redfish`, `ribcl`; did you mean `power`?
+        s.yaml:7:12: unknown power state `warm`; known are: on, off, unknown
+        s.yaml:7:12: `world` is a mapping
+        s.yaml:7:12: invalid type: sequence, expected a string
+        s.yaml:7:12: unknown boot mode `uefy`; did you mean `uefi`?
+        s.yaml:7:12: `secure-boot` is true, false or unsupported
+        s.yaml:7:12: `cdrom` is empty, missing, {artefact: …} or {url: …}
+        s.yaml:7:12: `cdrom` holds a floppy that is not under `artefacts`
+        s.yaml:7:12: `post-s` is at most 86400
+        s.yaml:7:12: invalid value: integer `-1`, expected u32
+        s.yaml:7:12: unknown source of a boot ISO `deplyo`; did you mean `deploy`?
+        s.yaml:7:12: a case has `host` or `world`: either its answers are listed, or a world gives them
+        s.yaml:8:12: a sweep needs a `world`: the answers of a list fit one run only
+        s.yaml:8:13: `expect.world` needs a `world` to look at
+        s.yaml:8:13: unknown key `fualts`; did you mean `faults`?
+        s.yaml:8:12: `storms` is at most 10000
+        s.yaml:8:11: a whole number that is not negative is wanted here
+        s.yaml:8:23: expected sequence start
+        s.yaml:8:13: unknown key of a node `drivr`; did you mean `driver`?
+        s.yaml:8:13: `matrix` has more than 500 combinations
+    "#]].assert_eq(&answers(&texts));
+    // Below the most of one case, and above the most of a file.
+    let matrix = format!("matrix: {{facts.a: [{}]}}\n", ["1"; 450].join(", "));
+    let one = |name: usize| format!("  - {{name: c{name}, call: vmedia.prepare-instance, expect: {{}}}}\n");
+    let text: String = (0..5).map(one).collect();
+    let error = parse(&format!(
+        "suite: s\nplugin: {{built-in: vmedia}}\n{matrix}cases:\n{text}"
+    ))
+    .unwrap_err();
+    assert!(error.to_string().contains("more than 2000 cases"), "{error}");
+}
+
+#[test]
 fn a_hostile_file_is_refused_at_once() {
     let deep = |open: &str, close: &str| {
         let (open, close) = (open.repeat(100_000), close.repeat(100_000));
