@@ -34,8 +34,10 @@ pub(crate) struct Stopped(pub(crate) CallFailure);
 /// Deepest chain of calls: a vendor's plugin, two of the site's vmedia plugins or one and the built-in, backend selection.
 pub(crate) const DEPTH: u8 = 4;
 
-/// Shadows that run at once; a call beyond them is not compared.
+/// Shadows that run at once.
 const SHADOWS_AT_ONCE: u32 = 4;
+/// Shadows that run or wait to; a call beyond them is not compared.
+const SHADOWS_WAITING: usize = 256;
 
 /// Compiles and runs components: a pool of instances, what was compiled so far, and permits for root calls. One for a
 /// process; runtimes come and go on it, and a component is compiled once.
@@ -50,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) permits: Semaphore,
     pub(crate) calls_at_once: usize,
     pub(crate) shadows: Semaphore,
+    /// Shadows that run or wait to.
+    pub(crate) shadow_queue: Semaphore,
 }
 
 impl Engine {
@@ -81,6 +85,7 @@ impl Engine {
             permits: Semaphore::new(calls_at_once.into()),
             calls_at_once: calls_at_once.into(),
             shadows: Semaphore::new(SHADOWS_AT_ONCE as usize),
+            shadow_queue: Semaphore::new(SHADOWS_WAITING),
         })))
     }
 }

@@ -218,14 +218,17 @@ impl Inner {
         entry: impl FnOnce(&mut Broker) -> Entry + Send,
     ) -> Called<Answer> {
         let began = Instant::now();
-        let depth = nested.depth;
+        let (depth, number) = (nested.depth, nested.number);
         let root = Arc::clone(&nested.root);
         let session = self.world.open(&context, &bound.id);
         let recorder = (depth == 0 && session.records()).then(|| Arc::clone(&session));
-        let shadow = root
-            .catalog
-            .shadow(bound.role, &context.node, &self.site_facts)
-            .cloned();
+        // It runs along with the plugin that decides, not with those down the chain.
+        let decides = |_: &&Arc<Bound>| {
+            let first = root.catalog.find(bound.role, 0, &context.node, &self.site_facts);
+            first.is_some_and(|(first, _)| first == number)
+        };
+        let shadow = root.catalog.shadow(bound.role, &context.node, &self.site_facts);
+        let shadow = shadow.filter(decides).cloned();
         let recording = shadow.is_some().then(|| Recording::new(session.now()));
         let mut broker = Broker::new(
             Arc::clone(&self),

@@ -28,8 +28,12 @@ impl Inner {
     pub(crate) fn run_shadow(self: &Arc<Self>, shadow: Arc<Bound>, watched: Watched) {
         let runtime = Arc::clone(self);
         tokio::spawn(async move {
-            let Ok(_permit) = runtime.engine.0.shadows.try_acquire() else {
-                tracing::debug!(shadow = %shadow.id, call = watched.report.call, "not compared: too many shadows run");
+            let engine = &runtime.engine.0;
+            let Ok(_place) = engine.shadow_queue.try_acquire() else {
+                tracing::debug!(shadow = %shadow.id, call = watched.report.call, "not compared: too many shadows wait");
+                return;
+            };
+            let Ok(_permit) = engine.shadows.acquire().await else {
                 return;
             };
             let verdict = runtime.verdict(&shadow, &watched).await;

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use model::{ArtefactKind, Digest, Node, Secret, Tenure};
 
-use crate::{CallError, DriverError};
 use crate::calls::{HostCall, ImageHandle, Level, LocationHandle, LocationInfo, Reply};
+use crate::{CallError, DriverError};
 
 /// On whose behalf a plugin is called.
 #[derive(Clone, Debug)]

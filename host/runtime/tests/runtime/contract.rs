@@ -30,6 +30,36 @@ pub(crate) fn dummy(world: &str) -> Vec<u8> {
     component(&resolve, id, module)
 }
 
+/// A vmedia plugin in core WebAssembly's text: `fields` of its module, and what `clean-up-instance` does; the rest traps.
+pub(crate) fn vmedia_guest(fields: &str, body: &str) -> Vec<u8> {
+    use std::fmt::Write as _;
+    let (resolve, package) = resolve(&wit());
+    let world = resolve.select_world(&[package], Some("vmedia-plugin")).unwrap();
+    let wit_parser::WorldItem::Interface { id, .. } = resolve.worlds[world].exports.values().next().unwrap() else {
+        panic!("a role is an interface")
+    };
+    let mut text = format!(
+        "(module {fields} (memory (export \"memory\") 1)
+            (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 4096))\n"
+    );
+    for export in resolve.interfaces[*id].functions.values() {
+        let signature = resolve.wasm_signature(wit_parser::abi::AbiVariant::GuestExport, export);
+        let params: Vec<_> = signature.params.iter().map(|ty| core(*ty)).collect();
+        let body = match export.name == "clean-up-instance" {
+            true => body,
+            false => "unreachable",
+        };
+        let (name, params) = (&export.name, params.join(" "));
+        writeln!(
+            text,
+            "(func (export \"farrier:driver/vmedia@0.1.0#{name}\") (param {params}) (result i32) {body})"
+        )
+        .unwrap();
+    }
+    text += ")";
+    component(&resolve, world, wat::parse_str(&text).unwrap())
+}
+
 fn component(resolve: &Resolve, world: WorldId, mut module: Vec<u8>) -> Vec<u8> {
     embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8).unwrap();
     let encoder = ComponentEncoder::default().validate(true).module(&module).unwrap();
@@ -93,7 +123,12 @@ async fn denial(role: runtime::Role, guest: Vec<u8>, with_image: bool) -> String
     let runtime = with_plugins(&world, vec![plugin]).await.unwrap();
     let context = context(node(model::ProvisionState::Deploying));
     let error = match role {
-        runtime::Role::Vendor => runtime.vendor_call(&context, "m", "{}").await.unwrap().result.unwrap_err(),
+        runtime::Role::Vendor => runtime
+            .vendor_call(&context, "m", "{}")
+            .await
+            .unwrap()
+            .result
+            .unwrap_err(),
         _ => {
             let url = model::Secret::new("http://192.0.2.9/x.iso");
             let called = runtime.attach(&context, model::Device::Cdrom, &url).await;
@@ -101,7 +136,10 @@ async fn denial(role: runtime::Role, guest: Vec<u8>, with_image: bool) -> String
         }
     };
     let asked = world.asked();
-    assert!(asked.lines().all(|line| line.starts_with("image.build-floppy")), "{asked}");
+    assert!(
+        asked.lines().all(|line| line.starts_with("image.build-floppy")),
+        "{asked}"
+    );
     match error {
         runtime::CallError::Answered(runtime::DriverError::Denied(what)) => what,
         other => panic!("{other:?}"),
@@ -125,7 +163,10 @@ fn interfaces(resolve: &Resolve, world: WorldId) -> Vec<(String, Vec<wit_parser:
 
 /// Whether a function borrows a handle of this resource.
 fn takes(resolve: &Resolve, function: &wit_parser::Function, resource: &str) -> bool {
-    function.params.iter().any(|param| handle(resolve, &param.ty).as_deref() == Some(resource))
+    function
+        .params
+        .iter()
+        .any(|param| handle(resolve, &param.ty).as_deref() == Some(resource))
 }
 
 fn handle(resolve: &Resolve, ty: &wit_parser::Type) -> Option<String> {
@@ -176,7 +217,11 @@ fn caller(
         let params: Vec<_> = signature.params.iter().map(|ty| core(*ty)).collect();
         let params = params.join(" ");
         let own = &function.name;
-        writeln!(text, "(import \"{PACKAGE}/{interface}@0.1.0\" \"{own}\" (func ${name} (param {params})))").unwrap();
+        writeln!(
+            text,
+            "(import \"{PACKAGE}/{interface}@0.1.0\" \"{own}\" (func ${name} (param {params})))"
+        )
+        .unwrap();
     };
     import(&mut text, interface, function, "f");
     let all = interfaces(resolve, world);
@@ -185,10 +230,13 @@ fn caller(
     let with_image = takes(resolve, function, "image");
     if with_image {
         import(&mut text, "image", build, "build");
-        text += &format!("(import \"{PACKAGE}/image@0.1.0\" \"[resource-drop]image\" (func $drop_image (param i32)))\n");
+        text +=
+            &format!("(import \"{PACKAGE}/image@0.1.0\" \"[resource-drop]image\" (func $drop_image (param i32)))\n");
     }
     let drop = |resource: &str, interface: &str| {
-        format!("(import \"{PACKAGE}/{interface}@0.1.0\" \"[resource-drop]{resource}\" (func $drop_{resource} (param i32)))\n")
+        format!(
+            "(import \"{PACKAGE}/{interface}@0.1.0\" \"[resource-drop]{resource}\" (func $drop_{resource} (param i32)))\n"
+        )
     };
     text += &drop("node", "inventory");
     let with_location = role == runtime::Role::Vmedia;
@@ -244,10 +292,18 @@ fn caller(
         let name = format!("{PACKAGE}/{role}@0.1.0#{}", export.name);
         let params = params.join(" ");
         if export.name != exported {
-            writeln!(text, "(func (export \"{name}\") (param {params}) (result i32) unreachable)").unwrap();
+            writeln!(
+                text,
+                "(func (export \"{name}\") (param {params}) (result i32) unreachable)"
+            )
+            .unwrap();
             continue;
         }
-        writeln!(text, "(func (export \"{name}\") (param {params}) (result i32) (local $image i32)").unwrap();
+        writeln!(
+            text,
+            "(func (export \"{name}\") (param {params}) (result i32) (local $image i32)"
+        )
+        .unwrap();
         text += "(i32.store (i32.const 4096) (local.get 0))\n";
         if with_image {
             writeln!(text, "(call $build {})", arguments(build)).unwrap();
@@ -302,8 +358,12 @@ fn compatible(old: &Path, new: &Path, edit: impl Fn(&str, String) -> String) -> 
     copy(old, &temp.path().join("old"), &before);
     copy(new, &temp.path().join("new"), &edit);
     let mut resolve = Resolve::default();
-    let (old, _) = resolve.push_dir(temp.path().join("old")).map_err(|error| format!("{error:#}"))?;
-    let (new, _) = resolve.push_dir(temp.path().join("new")).map_err(|error| format!("{error:#}"))?;
+    let (old, _) = resolve
+        .push_dir(temp.path().join("old"))
+        .map_err(|error| format!("{error:#}"))?;
+    let (new, _) = resolve
+        .push_dir(temp.path().join("new"))
+        .map_err(|error| format!("{error:#}"))?;
     let present = worlds(&resolve, new);
     for (name, world) in worlds(&resolve, old) {
         let (_, now) = present
@@ -338,14 +398,31 @@ fn only_what_breaks_no_plugin_counts_as_compatible() {
     };
     let eject = "  eject: func(node: borrow<node>, device: device) -> result<_, error>;\n";
     let more = "  eject: func(node: borrow<node>, device: device) -> result<_, error>;\n  nmi: func(node: borrow<node>) -> result<_, error>;\n";
-    assert_eq!(check("bmc.wit", eject, more), Ok(()), "a function of an imported interface may be added");
+    assert_eq!(
+        check("bmc.wit", eject, more),
+        Ok(()),
+        "a function of an imported interface may be added"
+    );
     assert!(check("bmc.wit", eject, "").is_err(), "no function may go");
     let named = "message: string,";
-    assert!(check("types.wit", named, "message: string, hint: string,").is_err(), "no record may grow");
-    assert!(check("types.wit", "enum device { floppy, cdrom }", "enum device { floppy, cdrom, usb }").is_err());
+    assert!(
+        check("types.wit", named, "message: string, hint: string,").is_err(),
+        "no record may grow"
+    );
+    assert!(
+        check(
+            "types.wit",
+            "enum device { floppy, cdrom }",
+            "enum device { floppy, cdrom, usb }"
+        )
+        .is_err()
+    );
     let export = "  methods: func() -> list<method>;\n";
     let grown = "  methods: func() -> list<method>;\n  health: func() -> string;\n";
-    assert!(check("vendor.wit", export, grown).is_err(), "what plugins export must not grow");
+    assert!(
+        check("vendor.wit", export, grown).is_err(),
+        "what plugins export must not grow"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -371,7 +448,10 @@ async fn a_plugin_that_was_compiled_against_a_released_version_still_runs() {
             panic!("{:?}", called.result)
         };
         assert_eq!(said.lines().count(), 20, "{said}");
-        assert!(said.contains("bmc.eject: ok") && said.contains("vmedia-service.detach: ok"), "{said}");
+        assert!(
+            said.contains("bmc.eject: ok") && said.contains("vmedia-service.detach: ok"),
+            "{said}"
+        );
         assert!(!said.to_lowercase().contains("denied(\"bmc"), "{said}");
     }
 }

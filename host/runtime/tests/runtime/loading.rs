@@ -236,3 +236,17 @@ async fn settings_that_are_no_table_are_refused() {
     };
     says(&refusal(plugin).await, &["`settings`", "table"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_too_big_for_the_pool_is_refused_with_the_figure() {
+    let instances = "(core instance (instantiate $m))".repeat(65);
+    let text = format!("(component (core module $m) {instances})");
+    says(
+        &refusal(from_text(&text)).await,
+        &[
+            "65 core module instances",
+            "64 core instances",
+            "leave parts of its runtime out",
+        ],
+    );
+}

@@ -371,3 +371,76 @@ async fn calls_beyond_the_permits_wait_and_then_run() {
     }
     assert_eq!(world.asked().matches("bmc.eject").count(), 20);
 }
+
+fn guest(fields: &str, body: &str) -> PluginConfig {
+    PluginConfig {
+        component: runtime::ComponentSource::Bytes {
+            name: "hostile".to_owned(),
+            bytes: crate::contract::vmedia_guest(fields, body).into(),
+        },
+        ..hostile("")
+    }
+}
+
+async fn failure_of(plugin: PluginConfig) -> CallFailure {
+    let runtime = with_plugins(&world(), vec![plugin]).await.unwrap();
+    match runtime.clean_up_instance(&deploying()).await.result {
+        Err(CallError::Failed { failure, .. }) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_and_memories_without_end_are_refused() {
+    let grow = "(loop $more (drop (table.grow $t (ref.null func) (i32.const 1000))) (br $more)) unreachable";
+    let table = guest("(table $t 10 funcref)", grow);
+    assert_eq!(failure_of(table).await, CallFailure::Tables(10_000));
+    let grow = "(loop $more (drop (memory.grow (i32.const 16))) (br $more)) unreachable";
+    assert_eq!(failure_of(guest("", grow)).await, CallFailure::Memory(32 << 20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spin_in_the_smallest_loop_is_stopped() {
+    let cpu = Duration::from_millis(50);
+    let limits = Limits {
+        cpu,
+        ..Limits::default()
+    };
+    let spin = PluginConfig {
+        limits,
+        ..guest("", "(loop $again (br $again)) unreachable")
+    };
+    assert_eq!(failure_of(spin).await, CallFailure::CpuBudget(cpu));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_pool_never_keeps_nested_calls_waiting() {
+    let world = world();
+    world.model().delays.insert("bmc.insert", Duration::from_millis(20));
+    let engine = runtime::Engine::new(2).unwrap();
+    // Each call leads to the next vmedia plugin, that to the built-in one, and that to backend selection: all four deep.
+    let config = runtime::RuntimeConfig {
+        plugins: vec![hand_on(), hand_on()],
+        site_facts: [("callback-timeout-s".to_owned(), "1800".to_owned())].into(),
+        ..Default::default()
+    };
+    let observed = (std::sync::Arc::new(world.clone()), std::sync::Arc::new(world.clone()));
+    let runtime = runtime::Runtime::new(&engine, config, observed.0, observed.1)
+        .await
+        .unwrap();
+    let calls: Vec<_> = (0..24)
+        .map(|_| {
+            let runtime = runtime.clone();
+            tokio::spawn(async move { runtime.prepare_ramdisk(&deploying(), &parameters()).await.result })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    let deepest = world.model().reports.iter().map(|report| report.depth).max();
+    assert_eq!(deepest, Some(3), "the chain is as deep as a chain may be");
+}
+
+fn hand_on() -> PluginConfig {
+    hostile("hand-on")
+}

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::{Device, ProvisionState};
-use runtime::{
-    Candidate, ComponentSource, PluginConfig, Request, Role, Runtime, RuntimeConfig, ShadowReport, Verdict,
-};
+use runtime::{Candidate, ComponentSource, PluginConfig, Request, Role, Runtime, RuntimeConfig, ShadowReport, Verdict};
 use serde_json::json;
 
 use crate::support::{candidate, context, engine, guests, hostile, node, parameters, world};
@@ -59,8 +57,14 @@ async fn the_same_version_does_the_same_and_nothing_is_done_twice() {
     called.result.unwrap();
     let seen = reports(&world, 1).await;
     assert_eq!(seen[0].verdict, Verdict::Same);
-    assert_eq!((seen[0].call, seen[0].function), (called.report.call, "prepare-ramdisk"));
-    assert_eq!((seen[0].active.as_str(), seen[0].shadow.as_str()), ("vmedia_boot_once", "shadow:vmedia_boot_once"));
+    assert_eq!(
+        (seen[0].call, seen[0].function),
+        (called.report.call, "prepare-ramdisk")
+    );
+    assert_eq!(
+        (seen[0].active.as_str(), seen[0].shadow.as_str()),
+        ("vmedia_boot_once", "shadow:vmedia_boot_once")
+    );
     assert_eq!(world.asked(), alone.asked(), "the world was asked as without a shadow");
     assert_eq!(world.model().journal, alone.model().journal);
     assert_eq!(world.model().slots, alone.model().slots);
@@ -80,7 +84,11 @@ async fn exactly_the_seeded_differences_are_reported_and_nothing_is_written() {
     assert_eq!(world.model().journal.len(), 1);
 
     for (active, shadow, expected) in [
-        ("eject-twice", "eject", Verdict::Differs(vec!["- bmc.eject floppy".to_owned()])),
+        (
+            "eject-twice",
+            "eject",
+            Verdict::Differs(vec!["- bmc.eject floppy".to_owned()]),
+        ),
         (
             "nothing",
             "set-boot-mode",
@@ -89,7 +97,10 @@ async fn exactly_the_seeded_differences_are_reported_and_nothing_is_written() {
         (
             "nothing",
             "answer",
-            Verdict::Differs(vec!["- answer done".to_owned(), "+ answer error as a policy may say".to_owned()]),
+            Verdict::Differs(vec![
+                "- answer done".to_owned(),
+                "+ answer error as a policy may say".to_owned(),
+            ]),
         ),
         ("nothing", "look", Verdict::Diverged("bmc.media-state".to_owned())),
         ("eject", "eject-and-look", Verdict::Same),
@@ -106,7 +117,10 @@ async fn exactly_the_seeded_differences_are_reported_and_nothing_is_written() {
         if active == "nothing" {
             assert_eq!(asked, "\n", "{shadow}");
         }
-        assert!(active == "eject-twice" || shadows_deeds.iter().all(|deed| !asked.contains(deed)), "{asked}");
+        assert!(
+            active == "eject-twice" || shadows_deeds.iter().all(|deed| !asked.contains(deed)),
+            "{asked}"
+        );
     }
 }
 
@@ -122,7 +136,10 @@ async fn a_shadow_that_misbehaves_harms_no_call() {
             Verdict::Failed(why) => assert!(why.contains(words), "{what}: {why}"),
             other => panic!("{what}: {other:?}"),
         }
-        assert!(world.model().changes.is_empty(), "its failures are no failures of the one that decides");
+        assert!(
+            world.model().changes.is_empty(),
+            "its failures are no failures of the one that decides"
+        );
     }
 }
 

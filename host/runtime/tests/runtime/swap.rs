@@ -74,7 +74,9 @@ fn active(runtime: &Runtime) -> (Digest, String) {
 }
 
 fn message(error: &SwapError) -> String {
-    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    let source = std::error::Error::source(error)
+        .map(ToString::to_string)
+        .unwrap_or_default();
     format!("{error} {source}")
 }
 
@@ -115,7 +117,11 @@ async fn a_swap_under_a_hundred_calls_loses_none_and_mixes_none() {
     assert!(of(old) > 0, "those under way kept the old one");
     assert!(of(change.to.digest) >= 100, "those that began later have the new one");
     assert_eq!(of(old) + of(change.to.digest), 200);
-    assert_eq!(world.asked().matches("bmc.eject").count(), 400, "each did all of it, once");
+    assert_eq!(
+        world.asked().matches("bmc.eject").count(),
+        400,
+        "each did all of it, once"
+    );
     assert_eq!(active(&runtime), (change.to.digest, "2.0.0".to_owned()));
 }
 
@@ -130,12 +136,18 @@ async fn a_node_keeps_the_version_with_which_it_began_until_it_is_active() {
         called.report.digest
     };
     assert_eq!(call(ProvisionState::Deploying).await, old);
-    runtime.swap(None, "acme.media", bytes(&plain("2.0.0")), false).await.unwrap();
+    runtime
+        .swap(None, "acme.media", bytes(&plain("2.0.0")), false)
+        .await
+        .unwrap();
     let (new, _) = active(&runtime);
     assert_eq!(call(ProvisionState::DeployWait).await, old);
     let explained = runtime.explain(&node(ProvisionState::DeployWait));
     let decides = explained[1].decides.as_ref().unwrap();
-    assert_eq!((decides.digest, decides.pinned, decides.version.as_deref()), (old, true, Some("1.0.0")));
+    assert_eq!(
+        (decides.digest, decides.pinned, decides.version.as_deref()),
+        (old, true, Some("1.0.0"))
+    );
     assert_eq!(call(ProvisionState::Active).await, new);
     assert_eq!(call(ProvisionState::Deleting).await, new);
 }
@@ -160,7 +172,9 @@ async fn a_bad_version_rolls_back_by_itself_and_says_why() {
     let (bad_digest, _) = active(&runtime);
     let other = |number: u8| {
         let mut other = node(ProvisionState::Deploying);
-        other.id = format!("00000000-0000-4000-8000-0000000000{number:02}").parse().unwrap();
+        other.id = format!("00000000-0000-4000-8000-0000000000{number:02}")
+            .parse()
+            .unwrap();
         context(other)
     };
     for number in 10..13 {
@@ -182,8 +196,17 @@ async fn a_bad_version_rolls_back_by_itself_and_says_why() {
     let refused = runtime.swap(None, "acme.media", bytes(&bad), false).await.unwrap_err();
     assert!(matches!(&refused, SwapError::Quarantined { .. }));
     assert!(message(&refused).contains("use --again"), "{refused}");
-    assert!(runtime.swap(None, "acme.media", bytes(&bad), true).await.unwrap().is_some());
-    let back = runtime.roll_back(None, "acme.media", "an operator asked").await.unwrap();
+    assert!(
+        runtime
+            .swap(None, "acme.media", bytes(&bad), true)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    let back = runtime
+        .roll_back(None, "acme.media", "an operator asked")
+        .await
+        .unwrap();
     assert_eq!((back.to.digest, back.automatic), (good, false));
     let none = runtime.roll_back(None, "acme.media", "again").await.unwrap_err();
     assert!(matches!(none, SwapError::NoGoodVersion { .. }));
@@ -200,12 +223,17 @@ async fn typed_errors_and_waits_on_the_host_are_no_failures() {
     for what in ["answer", "sleep"] {
         let world = world();
         let mut first = plugin(bytes(&plain("1.0.0")), what);
-        first.limits.wall = Duration::from_millis(30);
+        first.limits.wall = Duration::from_millis(300);
         let runtime = with(&world, first).await;
-        runtime.swap(None, "acme.media", bytes(&plain("2.0.0")), false).await.unwrap();
+        runtime
+            .swap(None, "acme.media", bytes(&plain("2.0.0")), false)
+            .await
+            .unwrap();
         let (new, _) = active(&runtime);
         for _ in 0..5 {
-            let called = runtime.clean_up_ramdisk(&context(node(ProvisionState::Manageable))).await;
+            let called = runtime
+                .clean_up_ramdisk(&context(node(ProvisionState::Manageable)))
+                .await;
             assert!(called.result.is_err());
         }
         assert_eq!(active(&runtime).0, new, "{what}");
@@ -220,7 +248,10 @@ impl Gate for Refuses {
         let scenarios = trial.manifest.as_ref().map_or(0, |manifest| manifest.scenarios.len());
         match scenarios {
             0 => Ok(()),
-            _ => Err(format!("{} does not pass", trial.manifest.as_ref().unwrap().scenarios[0].name)),
+            _ => Err(format!(
+                "{} does not pass",
+                trial.manifest.as_ref().unwrap().scenarios[0].name
+            )),
         }
     }
 }
@@ -253,7 +284,10 @@ async fn a_version_that_does_not_pass_is_not_swapped_in() {
         (&vendor, &["for the role `vendor`"]),
         (&Arc::from(&b"nonsense"[..]), &["not a valid component"]),
     ] {
-        let error = runtime.swap(None, "acme.media", bytes(component), false).await.unwrap_err();
+        let error = runtime
+            .swap(None, "acme.media", bytes(component), false)
+            .await
+            .unwrap_err();
         for word in words {
             assert!(message(&error).contains(word), "{word}: {}", message(&error));
         }
@@ -261,7 +295,12 @@ async fn a_version_that_does_not_pass_is_not_swapped_in() {
     }
     let unknown = runtime.swap(None, "other", bytes(&failing), false).await.unwrap_err();
     assert!(message(&unknown).contains("acme.media"), "{unknown}");
-    assert!(runtime.swap(None, "built-in:vmedia", bytes(&failing), false).await.is_err());
+    assert!(
+        runtime
+            .swap(None, "built-in:vmedia", bytes(&failing), false)
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,7 +314,11 @@ async fn a_swap_tells_how_what_is_asked_for_changes() {
         manifest.optional = grants(r#"{"bmc":["insert","set-boot-mode"],"secrets":["site-key"]}"#);
     });
     let runtime = with(&world, plugin(bytes(&old), "nothing")).await;
-    let change = runtime.swap(Some(Role::Vmedia), "acme.media", bytes(&new), false).await.unwrap().unwrap();
+    let change = runtime
+        .swap(Some(Role::Vmedia), "acme.media", bytes(&new), false)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(change.grants.more, ["bmc.set-boot-mode", "secrets: site-key"]);
     assert_eq!(change.grants.less, ["state.get", "bmc.eject"]);
     assert_eq!(change.grants.denied, ["secrets: site-key"]);
@@ -335,7 +378,10 @@ async fn a_changed_file_is_swapped_in_and_a_restart_remembers_what_failed() {
     }
     assert_eq!(done.len(), 1, "it is swapped in once");
     let change = done.remove(0).1.unwrap().unwrap();
-    assert_eq!((change.from.digest, change.why.as_str()), (good, "its file has changed"));
+    assert_eq!(
+        (change.from.digest, change.why.as_str()),
+        (good, "its file has changed")
+    );
     let bad_digest = change.to.digest;
     noted(&folder, &[&bad_digest.to_string()]).await;
     let manageable = context(node(ProvisionState::Manageable));
@@ -348,8 +394,15 @@ async fn a_changed_file_is_swapped_in_and_a_restart_remembers_what_failed() {
     let again = restarted(&world, &file, &folder).await.unwrap();
     assert_eq!(active(&again).0, good);
     again.clean_up_ramdisk(&manageable).await.result.unwrap();
-    let info = again.plugins().into_iter().find(|plugin| plugin.entry == "acme.media").unwrap();
-    assert_eq!(info.quarantined.keys().copied().collect::<BTreeSet<_>>(), [bad_digest].into());
+    let info = again
+        .plugins()
+        .into_iter()
+        .find(|plugin| plugin.entry == "acme.media")
+        .unwrap();
+    assert_eq!(
+        info.quarantined.keys().copied().collect::<BTreeSet<_>>(),
+        [bad_digest].into()
+    );
     // An operator's choice stands over a restart too, until the file is another one.
     let third = plain("3.0.0");
     again.swap(None, "acme.media", bytes(&third), false).await.unwrap();
@@ -371,5 +424,8 @@ async fn a_changed_file_is_swapped_in_and_a_restart_remembers_what_failed() {
     assert!(only_bad.clean_up_ramdisk(&manageable).await.result.is_err());
     assert_eq!(active(&only_bad).0, bad_digest, "there is nothing to go back to");
     let called = only_bad.clean_up_ramdisk(&manageable).await;
-    assert!(!matches!(called.result, Err(runtime::CallError::Answered(DriverError::Denied(_)))));
+    assert!(!matches!(
+        called.result,
+        Err(runtime::CallError::Answered(DriverError::Denied(_)))
+    ));
 }

@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use model::{ArtefactKind, BootMode, Device, Secret};
 use runtime::{
-    CallContext, CallReport, Candidate, Change, DriverError, HostCall, ImageHandle, ImageInfo, Level, Location, LocationHandle,
-    LocationInfo, Media, Observer, Placement, RawReply, Renewal, Reply, Request, Session, ShadowReport, Versioned, World,
+    CallContext, CallReport, Candidate, Change, DriverError, HostCall, ImageHandle, ImageInfo, Level, Location,
+    LocationHandle, LocationInfo, Media, Observer, Placement, RawReply, Renewal, Reply, Request, Session, ShadowReport,
+    Versioned, World,
 };
 
 /// Shared by all sessions and read by tests.
