@@ -15,7 +15,7 @@ const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 /// Makes the component that is written of what the tool chain gave: a core module with the types of its world, or a component.
 pub(super) fn finish(project: &Project, built: Vec<u8>) -> Result<Vec<u8>> {
     let component = if built.starts_with(CORE_MODULE) {
-        encode(&built)?
+        encode(project.language, &built)?
     } else {
         built
     };
@@ -25,29 +25,37 @@ pub(super) fn finish(project: &Project, built: Vec<u8>) -> Result<Vec<u8>> {
     Ok(manifest::write(&component, &manifest)?)
 }
 
-fn encode(module: &[u8]) -> Result<Vec<u8>> {
+fn encode(language: Language, module: &[u8]) -> Result<Vec<u8>> {
     let encoded = ComponentEncoder::default()
         .validate(true)
         .module(module)
         .and_then(ComponentEncoder::encode);
-    encoded
-        .map_err(|error| anyhow!("{error:#}"))
-        .context("what was compiled does not fit the contract in wit/: is each function of the role exported?")
+    encoded.map_err(|error| {
+        let reason = format!("{error:#}");
+        // The C library's own name for it, by which wit-component finds nothing.
+        match reason.contains("wasi_snapshot_preview1") {
+            true => no_wasi(language, &reason),
+            false => anyhow!("{reason}")
+                .context("what was compiled does not fit the contract in wit/: is each function of the role exported?"),
+        }
+    })
+}
+
+/// Why a plugin that wants WASI is none, and what to do.
+fn no_wasi(language: Language, imports: &str) -> anyhow::Error {
+    let remedy = match language {
+        Language::Rust => "leave out crates that use clocks, files, sockets or the environment",
+        Language::Python => "leave out modules that use clocks, files or sockets",
+        Language::Js => "leave out what needs clocks, files or sockets",
+        Language::C => "leave out <stdio.h>, <time.h> and whatever else talks to a system",
+    };
+    anyhow!("the plugin wants WASI, which no host offers: {remedy} ({imports})")
 }
 
 fn check(project: &Project, surface: &Surface) -> Result<()> {
     let wasi = surface.wasi();
     if !wasi.is_empty() {
-        let remedy = match project.language {
-            Language::Rust => "leave out crates that use clocks, files, sockets or the environment",
-            Language::Python => "leave out modules that use clocks, files or sockets",
-            Language::Js => "leave out what needs clocks, files or sockets",
-            Language::C => "leave out <stdio.h>, <time.h> and whatever else talks to a system",
-        };
-        bail!(
-            "the component imports {}, and a plugin has no WASI: {remedy}",
-            wasi.join(", ")
-        );
+        return Err(no_wasi(project.language, &wasi.join(", ")));
     }
     match surface.role() {
         Some(role) if role == project.role => Ok(()),

@@ -21,6 +21,8 @@ pub(super) fn build(project: &Project) -> Result<Vec<u8>> {
     let mut command = Command::new(tool);
     command
         .current_dir(&project.folder)
+        // The author's mistakes are no faults of the tool, whose own stack is of no use to them.
+        .env("RUST_BACKTRACE", "0")
         .args(["--wit-path", "wit", "--world", &world(project.role)])
         .args(["componentize", "--stub-wasi", "app", "--output"])
         .arg(&made);
