@@ -247,8 +247,11 @@ impl Session for Recorded {
 
 #[cfg(test)]
 mod tests {
-    use model::{ConductorName, Device, Driver, NodeId, ProvisionState, Tenure};
-    use runtime::{Candidate, Engine, Parameter, Runtime, RuntimeConfig, Unobserved, Value};
+    use model::{ArtefactKind, ConductorName, Device, Driver, NodeId, PowerState, ProvisionState, Tenure};
+    use runtime::{
+        Candidate, Engine, InterruptedStep, Media, Observation, ObservedArtefact, Parameter, Repeat, Request, Runtime,
+        RuntimeConfig, Unobserved, UrlState, Value,
+    };
 
     use super::*;
     use crate::Suite;
@@ -269,6 +272,34 @@ mod tests {
             tenure: Tenure { conductor, term: 1 },
             by_operator: true,
         })
+    }
+
+    fn observation() -> Observation {
+        Observation {
+            previous_conductor: "b".to_owned(),
+            power: PowerState::On,
+            cdrom: Some(Media {
+                inserted: true,
+                connected: true,
+                write_protected: true,
+                artefact: Some(ArtefactKind::BootIso),
+                url: Some("http://local.example/***.iso".to_owned()),
+            }),
+            floppy: None,
+            artefacts: vec![ObservedArtefact {
+                kind: ArtefactKind::BootIso,
+                backend: "local".to_owned(),
+                url: UrlState::Dead,
+                in_slot: true,
+                expires_in_s: Some(30),
+                bytes_read: Some(7),
+            }],
+            agent_seen_s_ago: Some(5),
+            interrupted: Some(InterruptedStep {
+                name: "write-image".to_owned(),
+                repeat: Repeat::ObserveThenContinue,
+            }),
+        }
     }
 
     #[tokio::test]
@@ -292,6 +323,7 @@ mod tests {
             max_lifetime_s: None,
             traits: vec![],
         }];
+        let offered = backends.clone();
         let clock = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         let machine = Machine::new(7, clock, backends.clone());
         let world = CaseWorld::new(
@@ -324,6 +356,15 @@ mod tests {
             runtime.attach(&context(), Device::Floppy, &url).await.result.unwrap();
             runtime.detach(&context(), Device::Cdrom).await.result.unwrap();
             runtime.clean_up_ramdisk(&context()).await.result.unwrap();
+            let request = Request {
+                kind: ArtefactKind::BootIso,
+                size: 100,
+                lifetime_s: Some(60),
+            };
+            let choice = runtime.select_backend(&context(), &request, &offered).await;
+            choice.result.unwrap();
+            let plan = runtime.plan_take_over(&context(), &observation()).await;
+            assert_eq!(plan.result.unwrap().len(), 3);
         })
         .await;
         let mut files = Vec::new();
@@ -334,12 +375,12 @@ mod tests {
                 .map(|entry| entry.unwrap().path())
                 .filter(|path| std::fs::metadata(path).unwrap().len() > 0)
                 .collect();
-            if files.len() == 6 {
+            if files.len() == 8 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(files.len(), 6, "{files:?}");
+        assert_eq!(files.len(), 8, "{files:?}");
         for file in files {
             let text = std::fs::read_to_string(&file).unwrap();
             assert!(!text.contains(SECRET), "{text}");
