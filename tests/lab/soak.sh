@@ -15,16 +15,16 @@ part() {
 
 export FARRIER_LAB=$PWD/.lab/lab.env
 part 20m tests/lab/matrix.sh
-part 30m env FARRIER_BOOTS=usb cargo test -p farrier --test boots -- firmware:: deploy:: take_over::
-part 20m env FARRIER_BOOTS=secure-boot cargo test -p farrier --test boots -- firmware::the_same_iso
+# With --workspace throughout: by package, cargo would build the dependencies anew with that package's features.
+part 30m env FARRIER_BOOTS=usb cargo test --workspace --test boots -- firmware:: deploy:: take_over::
+part 20m env FARRIER_BOOTS=secure-boot cargo test --workspace --test boots -- firmware::the_same_iso
 # The parsers of what BMCs say, on thousands of times as many made-up answers as in `make test`.
 part 20m env PROPTEST_CASES=200000 cargo test -p bmc --lib -- answer scan message scrub
 # The same of readers and patchers of images that anybody made.
 part 20m env PROPTEST_CASES=20000 cargo test -p image --lib -- damaged hostile any_bytes any_text
-for bench in host/*/benches tests/benches; do
-    [ -d "$bench" ] || continue
-    part 15m cargo bench -p "$(basename "$(dirname "$bench")")"
-done
+benches=()
+for bench in host/*/benches/*.rs; do benches+=(--bench "$(basename "$bench" .rs)"); done
+part 60m cargo bench --workspace "${benches[@]}"
 # The parsers of what BMCs say, of images and of settings, a minute each under a fuzzer that sees which code it reaches. It
 # needs the nightly compiler and, for libFuzzer, a C++ compiler.
 fuzz() {
