@@ -2,6 +2,8 @@
 //! plugins keep. It answers host calls as a well-behaved BMC and well-behaved backends do, and shows at any time how it
 //! stands. What it does is what the live host does; only sizes and bytes are made up.
 
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
