@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use model::{ArtefactKind, Device};
-use runtime::{Candidate, FloppySpec, HostCall, InsertOptions, LocationHandle};
+use runtime::{Candidate, FloppySpec, HostCall, InsertOptions, LocationHandle, Placement, Renewal};
 
 use super::*;
 
