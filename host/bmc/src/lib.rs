@@ -35,6 +35,8 @@ use model::{BootDevice, BootMode, Device, Media, PowerAction, PowerState, Server
 mod access;
 mod backoff;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod gate;
 mod http;
 mod image_url;

@@ -34,6 +34,24 @@ use session::{Login, LoginTask};
 use topology::Topology;
 use turn::Turn;
 
+/// Reads a body as a refusal with this status and as a document with links, and holds what is made of it to its bounds.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn exercise(status: u16, body: &[u8], secret: &str) {
+    let Ok(status) = reqwest::StatusCode::from_u16(status) else { return };
+    let headers = reqwest::header::HeaderMap::new();
+    let complaint = message::Complaint::read(status, &headers, body, &[secret.to_owned()]);
+    let reason = complaint.reason();
+    assert!(reason.chars().count() < 4000 && !reason.contains(secret), "{reason}");
+    let _ = (complaint.names("Inserted"), complaint.says_occupied());
+    let error = complaint.into_error(&BmcAddress("https://192.0.2.1".to_owned()), names::RAW);
+    assert!(!error.to_string().contains(secret), "{error}");
+    let Ok(body) = serde_json::from_slice(body) else { return };
+    for key in ["Members", "Links", "MediaTypes", "Boot"] {
+        assert!(json::links(&body, &[key]).len() <= json::MEMBERS_CAP);
+        let _ = (json::link(&body, &[key]), json::texts(&body, &[key]), json::kept(&body, &[key]));
+    }
+}
+
 /// A BMC that speaks Redfish, or its forerunner RIS.
 pub struct RedfishBmc(Arc<Inner>);
 

@@ -30,6 +30,23 @@ mod write;
 use talk::Talk;
 use wire::Wire;
 
+/// Reads a text as an answer, whole and cut anywhere in its last part, and holds what is made of it to its bounds.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn exercise(text: &str) {
+    let Ok(read) = answer::Answer::read(text) else { return };
+    let xml = read.to_xml();
+    // Each byte becomes at most an entity, and names of open tags stand twice.
+    assert!(xml.len() <= 16 * text.len() + 64, "{} bytes of {}", xml.len(), text.len());
+    let again = answer::Answer::read(&xml).map(|again| again.to_xml());
+    if let Ok(again) = again {
+        assert_eq!(again, xml, "what was written is not what is read");
+    }
+    let cuts = text.char_indices().rev().map(|(at, _)| at).take(16);
+    for cut in cuts {
+        let _ = answer::whole(&text[..cut]);
+    }
+}
+
 /// Names of the commands that are known, and whether each changes something.
 pub fn commands() -> impl Iterator<Item = (&'static str, bool)> {
     commands::COMMANDS.iter().map(|command| (command.name, command.writes))

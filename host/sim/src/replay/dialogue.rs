@@ -14,6 +14,8 @@ pub(super) struct Dialogue {
     from: usize,
     /// For each kind of read the place that was played last since then.
     read: HashMap<Key, usize>,
+    /// URLs of the recording that were asked for, and what the client has in their place.
+    urls: Vec<(String, String)>,
 }
 
 /// What tells one kind of request from another.
@@ -34,6 +36,15 @@ impl Key {
             path: path.to_owned(),
             commands: if ribcl { commands(body) } else { String::new() },
         }
+    }
+
+    /// The same with a slash at the end of its path, or without: most BMCs answer to both.
+    fn with_the_other_ending(&self) -> Self {
+        let path = match self.path.strip_suffix('/') {
+            Some(path) => path.to_owned(),
+            None => format!("{}/", self.path),
+        };
+        Self { path, ..self.clone() }
     }
 
     /// Whether it changes nothing.
@@ -80,11 +91,36 @@ impl Dialogue {
             places,
             from: 0,
             read: HashMap::new(),
+            urls: Vec::new(),
         }
     }
 
-    /// What answers this request; `None`: nothing in the recording does.
-    pub(super) fn next(&mut self, key: &Key) -> Option<Recorded> {
+    /// What answers this request; `None`: nothing in the recording does. An image that the client inserted bears the client's URL.
+    pub(super) fn next(&mut self, key: &Key, body: &str) -> Option<Recorded> {
+        let mut found = self.find(key)?;
+        if !key.reads() {
+            let recorded = found.request.body.as_deref().unwrap_or_default();
+            let pairs = urls(recorded)
+                .into_iter()
+                .zip(urls(body))
+                .filter(|(from, to)| from != to);
+            for (from, to) in pairs {
+                self.urls.retain(|(known, _)| known != from);
+                self.urls.push((from.to_owned(), to.to_owned()));
+            }
+        }
+        if let Some(reply) = &mut found.reply {
+            for (from, to) in &self.urls {
+                reply.body = reply.body.replace(from, to);
+            }
+        }
+        Some(found)
+    }
+
+    fn find(&mut self, key: &Key) -> Option<Recorded> {
+        let known = |key: &Key| self.places.contains_key(key);
+        let other = Some(key.with_the_other_ending()).filter(|other| !known(key) && known(other));
+        let key = other.as_ref().unwrap_or(key);
         let places = self.places.get(key)?;
         let place = if key.reads() {
             let place = self.next_read(key, places)?;
@@ -119,6 +155,13 @@ impl Dialogue {
             .min();
         next.unwrap_or(self.exchanges.len())
     }
+}
+
+/// The quoted URLs of a body, in order.
+fn urls(body: &str) -> Vec<&str> {
+    body.split(['"', '\''])
+        .filter(|text| text.starts_with("http://") || text.starts_with("https://"))
+        .collect()
 }
 
 /// The commands of an RIBCL document with their attributes, without what a recording does not hold.
@@ -203,7 +246,7 @@ mod tests {
 
     fn say(dialogue: &mut Dialogue, request: &str) -> String {
         let (method, path) = request.split_once(' ').unwrap();
-        let found = dialogue.next(&Key::new(Form::Http, method, path, ""));
+        let found = dialogue.next(&Key::new(Form::Http, method, path, ""), "");
         found.map_or_else(|| "nothing".to_owned(), |recorded| recorded.reply.unwrap().body)
     }
 
@@ -240,6 +283,33 @@ mod tests {
         assert_eq!(say(&mut played, "POST /b"), "nothing");
         assert_eq!(say(&mut played, "GET /a"), "3");
         assert_eq!(say(&mut played, "GET /a"), "3");
+    }
+
+    #[test]
+    fn an_inserted_image_bears_the_url_of_who_inserts_it() {
+        let line = |method: &str, body: &str, answer: &str| {
+            serde_json::json!({"at_ms": 0, "took_ms": 0, "form": "http",
+                "request": {"method": method, "path": "/slot", "headers": [], "body": body},
+                "reply": {"status": 200, "headers": [], "body": answer}})
+        };
+        let insert = line("POST", r#"{"Image":"http://192.0.2.1/image-1"}"#, "");
+        let read = line("GET", "", r#"{"Image":"http://192.0.2.1/image-1","Inserted":true}"#);
+        let text = format!("{{\"farrier-bmc-trace\":1}}\n{insert}\n{read}");
+        let mut played = Dialogue::new(&Recording::parse("x", &text).unwrap());
+        let key = |method| Key::new(Form::Http, method, "/slot", "");
+        played.next(&key("POST"), r#"{"Image":"https://h/x.iso"}"#).unwrap();
+        let told = played.next(&key("GET"), "").unwrap().reply.unwrap().body;
+        assert_eq!(told, r#"{"Image":"https://h/x.iso","Inserted":true}"#);
+    }
+
+    #[test]
+    fn a_slash_at_the_end_matters_only_where_both_were_recorded() {
+        let mut played = dialogue(&["GET /a 1", "GET /a/ 2", "GET /b 3"]);
+        assert_eq!([say(&mut played, "GET /a/"), say(&mut played, "GET /a")], ["2", "1"]);
+        assert_eq!(
+            [say(&mut played, "GET /b/"), say(&mut played, "GET /c/")],
+            ["3", "nothing"]
+        );
     }
 
     #[test]

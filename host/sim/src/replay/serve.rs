@@ -123,7 +123,12 @@ async fn raw(player: &Player, stream: &mut Box<dyn Stream>, first: Vec<u8>) -> i
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let document: Vec<u8> = timeout(CLIENT_DEADLINE, read).await.map_err(late)??;
     let document = String::from_utf8_lossy(&document);
-    let reply = match answer(player, &Key::new(Form::Raw, "POST", "/ribcl", &document), None) {
+    let reply = match answer(
+        player,
+        &Key::new(Form::Raw, "POST", "/ribcl", &document),
+        &document,
+        None,
+    ) {
         Answer::Reply(reply) => reply.body,
         Answer::Failure => return Ok(()),
         Answer::Missing(reason) => format!(
@@ -151,8 +156,9 @@ async fn serve(player: &Player, request: hyper::Request<Incoming>) -> Result<Res
     };
     let body = body.to_bytes();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-    let key = Key::new(Form::Http, parts.method.as_str(), path, &String::from_utf8_lossy(&body));
-    match answer(player, &key, trace::scrub_body(&body)) {
+    let text = String::from_utf8_lossy(&body);
+    let key = Key::new(Form::Http, parts.method.as_str(), path, &text);
+    match answer(player, &key, &text, trace::scrub_body(&body)) {
         Answer::Reply(reply) => Ok(response(reply)),
         Answer::Failure => Err(io::ErrorKind::ConnectionReset.into()),
         Answer::Missing(reason) => {
@@ -174,8 +180,11 @@ enum Answer {
     Missing(String),
 }
 
-fn answer(player: &Player, key: &Key, body: Option<Value>) -> Answer {
-    let found = player.dialogue.lock().unwrap_or_else(PoisonError::into_inner).next(key);
+fn answer(player: &Player, key: &Key, text: &str, body: Option<Value>) -> Answer {
+    let found = {
+        let mut dialogue = player.dialogue.lock().unwrap_or_else(PoisonError::into_inner);
+        dialogue.next(key, text)
+    };
     let (answer, status, message) = match found {
         Some(Recorded { reply: Some(reply), .. }) => {
             let status = reply.status;
