@@ -141,3 +141,54 @@ async fn an_image_of_glance_is_written_and_booted_with_the_kernel_and_ramdisk_th
     let fetched = |id: &str| site.images.gets(&format!("v2/images/{id}/file"));
     assert_eq!([fetched(&disk), fetched(&kernel), fetched(&ramdisk)], [1; 3]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_of_glance_comes_from_the_swift_behind_it_where_site_or_node_say_so() {
+    let site = Site::new(1).await;
+    let id = "7f1a4b1e-0000-4000-8000-000000000009";
+    let about = json!({
+        "id": id, "status": "active", "size": site.disk.len(), "disk_format": "raw",
+        "os_hash_algo": "sha256", "os_hash_value": sha256(&site.disk),
+    });
+    site.images
+        .put(&format!("v2/images/{id}"), about.to_string().as_bytes());
+    site.images.put(&format!("v2/images/{id}/file"), &site.disk);
+    let object = format!("v1/AUTH_glance/images_{}/{id}", &id[..3]);
+    site.images.put(&object, &site.disk);
+    let mut settings = site.settings("alpha");
+    settings["agent"]["image-download-source"] = json!("swift");
+    settings["glance"] = json!({
+        "auth-type": "none", "endpoint": site.images.url(""),
+        "swift": {
+            "endpoint": site.images.url(""), "account": "AUTH_glance", "container": "images", "containers-seed": 3,
+            "temp-url-key": "a key of Glance's account",
+        },
+    });
+    let alpha = site.start_with(&settings).await;
+    let mut wish = site.node(0, "agent_ilo", "alpha");
+    wish["instance_info"] = json!({ "image_source": id });
+    let node = site.enrol(&alpha.api, 0, &wish).await;
+    alpha.api.bring(&node, "manage", "manageable").await;
+    alpha.api.bring(&node, "provide", "available").await;
+    let fetched = || {
+        let file = format!("v2/images/{id}/file");
+        [site.images.gets(&object), site.images.gets(&file)]
+    };
+    for (source, expected) in [(None, [1, 0]), (Some("local"), [1, 1])] {
+        let mut fields = json!({ "image_source": id });
+        if let Some(source) = source {
+            fields["image_download_source"] = json!(source);
+        }
+        let patch = image(&fields);
+        alpha
+            .api
+            .patch(&format!("/v1/nodes/{node}"), &patch)
+            .await
+            .expect("a patch");
+        let active = alpha.api.bring(&node, "active", "active").await;
+        assert!(active["last_error"].is_null(), "{active}");
+        site.assert_deployed(0);
+        assert_eq!(fetched(), expected, "{source:?}");
+        alpha.api.bring(&node, "deleted", "available").await;
+    }
+}

@@ -112,7 +112,9 @@ async fn answer(mut stream: TcpStream, shared: Arc<Shared>) -> std::io::Result<(
     }
     let head = String::from_utf8_lossy(&head).into_owned();
     let mut words = head.split(' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    // Signatures are nobody's business here.
+    let path = target.split('?').next().unwrap_or_default();
     let found = shared.find(path);
     // Field names have no case.
     let range = head.lines().find_map(|line| {

@@ -134,9 +134,10 @@ pub trait Publications: Send + Sync {
             message: "instance_info/image_source is nothing that the ramdisk can fetch by itself".to_owned(),
         })
     }
-    /// The ramdisk is done with it, or will never be.
-    async fn release_instance_image(&self, node: &Node) {
-        let _ = node;
+    /// The ramdisk is done with it, or will never be. Absent is a success; what cannot be taken away now goes with the node's
+    /// other artefacts.
+    async fn release_instance_image(&self, errand: &Errand) {
+        let _ = errand;
     }
     /// Bytes that the BMC has read of it through a backend that counts, and its size.
     async fn read_progress(&self, node: &Node, kind: ArtefactKind) -> Option<(u64, u64)>;

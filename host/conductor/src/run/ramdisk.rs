@@ -121,11 +121,8 @@ impl Worker {
     async fn image_progress(&mut self, record: &Record, command: &CommandStatus) -> Result<Progress, Trouble> {
         let progress = image_progress(command);
         if !matches!(progress, Ok(Progress::Running { .. }) | Err(Trouble::Retry { .. })) {
-            self.shared
-                .hands
-                .publications
-                .release_instance_image(&record.node)
-                .await;
+            let errand = self.errand(record, false);
+            self.shared.hands.publications.release_instance_image(&errand).await;
         }
         progress
     }

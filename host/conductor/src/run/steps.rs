@@ -135,10 +135,12 @@ impl Worker {
             Step::AbortCleanUp if self.memory.hurried => {
                 // The policy may hang on the slots. What the floppy holds must not lie about all the same.
                 let floppy = hands.publications.withdraw(&errand, ArtefactKind::Floppy).await;
+                hands.publications.release_instance_image(&errand).await;
                 hands.policies.clean_up_ramdisk(&errand).await?;
                 floppy?;
             }
             Step::CleanUpRamdisk | Step::FailCleanUp | Step::AbortCleanUp => {
+                hands.publications.release_instance_image(&errand).await;
                 hands.policies.clean_up_ramdisk(&errand).await?;
             }
             Step::PrepareInstance => hands.policies.prepare_instance(&errand).await?,

@@ -5,6 +5,7 @@ mod boot_check;
 mod boot_sources;
 mod config_drive;
 mod errors;
+mod glance_urls;
 mod instance_images;
 mod netboot;
 mod openstack;

@@ -22,7 +22,7 @@ use storage::{
 };
 
 use super::errors::{fail, of_bmc, of_storage, of_store, with_causes};
-use super::instance_images::InstanceImages;
+use super::instance_images::{self, InstanceImages};
 use super::netboot::{self, NetbootWiring, Places};
 use super::readers::Readers;
 use super::records::journalled;
@@ -126,6 +126,10 @@ impl Publications for PublicationWiring {
         let mut seen = Vec::with_capacity(records.len());
         let mut answers = true;
         for record in records {
+            // Any conductor serves it by its record: there is nothing to plan.
+            if record.kind == ArtefactKind::InstanceImage {
+                continue;
+            }
             // A BMC that does not answer is not asked on; and what is no medium is in no slot.
             let slot = match record.kind.device().filter(|_| answers) {
                 Some(device) => {
@@ -154,8 +158,10 @@ impl Publications for PublicationWiring {
 
     async fn regenerate(&self, errand: &Errand, kind: ArtefactKind) -> Result<bool, CallError> {
         let record = self.record(errand, kind).await?;
-        if kind == ArtefactKind::Netboot {
-            return self.netboot.regenerate(errand, &record).await.map(|()| false);
+        match kind {
+            ArtefactKind::Netboot => return self.netboot.regenerate(errand, &record).await.map(|()| false),
+            ArtefactKind::InstanceImage => return Ok(false),
+            ArtefactKind::Floppy | ArtefactKind::BootIso | ArtefactKind::ConfigDrive => {}
         }
         let backend = self.backend(&record.backend)?;
         let reader = self.readers.reader(&errand.node).await;
@@ -216,8 +222,10 @@ impl Publications for PublicationWiring {
     }
 
     async fn withdraw(&self, errand: &Errand, kind: ArtefactKind) -> Result<(), CallError> {
-        if kind == ArtefactKind::Netboot {
-            return self.netboot.withdraw(errand).await;
+        match kind {
+            ArtefactKind::Netboot => return self.netboot.withdraw(errand).await,
+            ArtefactKind::InstanceImage => return self.instance_images.withdraw(errand).await,
+            ArtefactKind::Floppy | ArtefactKind::BootIso | ArtefactKind::ConfigDrive => {}
         }
         let all = self.store.artefacts(&errand.node.id).await.map_err(of_store)?;
         let Some(record) = all.into_iter().find(|record| record.kind == kind) else {
@@ -238,11 +246,14 @@ impl Publications for PublicationWiring {
     }
 
     async fn instance_image(&self, errand: &Errand, wanted: &WantedImage) -> Result<ImageInfo, CallError> {
-        self.instance_images.prepare(&errand.node, wanted).await
+        self.instance_images.prepare(errand, wanted).await
     }
 
-    async fn release_instance_image(&self, node: &Node) {
-        self.instance_images.release(&node.id).await;
+    async fn release_instance_image(&self, errand: &Errand) {
+        if let Err(error) = self.instance_images.withdraw(errand).await {
+            let reason = error.message;
+            tracing::warn!(node = %errand.node.id, reason, "an image that nobody fetches any more is still served");
+        }
     }
 
     async fn read_progress(&self, node: &Node, kind: ArtefactKind) -> Option<(u64, u64)> {
@@ -268,6 +279,10 @@ pub(super) async fn replay(
         ));
     }
     for (sha256, source) in recipe.sources() {
+        if record.kind == ArtefactKind::InstanceImage {
+            instance_images::bring(sources, &source.reference, sha256).await?;
+            continue;
+        }
         sources
             .fetch(&source.reference, Some(sha256))
             .await
@@ -302,7 +317,10 @@ impl RecallWiring {
         })?;
         Ok(record.filter(|record| {
             let id = &record.backend;
-            self.embedded.contains(id) || self.store(id).is_some() || netboot::is_served_here(id)
+            self.embedded.contains(id)
+                || self.store(id).is_some()
+                || netboot::is_served_here(id)
+                || id == instance_images::CONDUCTOR
         }))
     }
 
@@ -312,8 +330,9 @@ impl RecallWiring {
 
     /// Who may fetch a recorded artefact; where that is not limited, the node is not looked up.
     async fn reader(&self, record: &ArtefactRecord) -> Result<Reader, RecallError> {
-        // Boot files are fetched by the server itself.
-        if !self.readers.only_to_bmc || record.kind == ArtefactKind::Netboot {
+        // Boot files and images for disks are fetched by the server itself.
+        let by_server = matches!(record.kind, ArtefactKind::Netboot | ArtefactKind::InstanceImage);
+        if !self.readers.only_to_bmc || by_server {
             return Ok(Reader::default());
         }
         let node = self.store.node(&NodeRef::Id(record.node)).await;
@@ -332,8 +351,8 @@ impl RecallWiring {
 #[async_trait]
 impl Recall for RecallWiring {
     async fn recall(&self, name: &ArtefactName) -> Result<Option<Recalled>, RecallError> {
-        if let Some(entry) = self.places.entry(name) {
-            return Ok(Some(Recalled::of(entry, None)));
+        if let Some(shared) = self.places.shared(name) {
+            return Ok(Some(Recalled::of(shared, None)));
         }
         let Some(record) = self.find(name).await? else {
             return Ok(None);
@@ -349,7 +368,7 @@ impl Recall for RecallWiring {
     }
 
     async fn standing(&self, name: &ArtefactName) -> Result<Standing, RecallError> {
-        if self.places.entry(name).is_some() {
+        if self.places.shared(name).is_some() {
             return Ok(Standing::Recorded(None));
         }
         Ok(match self.find(name).await? {

@@ -25,8 +25,9 @@ use super::backends::Backends;
 use super::boot_check;
 use super::boot_sources::BootSourceWiring;
 use super::config_drive;
+use super::glance_urls::GlanceUrls;
 use super::instance_images::InstanceImages;
-use super::netboot::{self, NetbootWiring, Places};
+use super::netboot::{self, Loaders, NetbootWiring, Places};
 use super::plugin_gate::Scenarios;
 use super::plugin_pages::{Calls, PluginPages};
 use super::plugins;
@@ -90,6 +91,7 @@ impl Site {
         let readers = Readers {
             only_to_bmc: settings.images.only_to_bmc,
         };
+        let loaders = Loaders::read(&settings.netboot);
         let stores = Arc::default();
         let recall = RecallWiring {
             store: Arc::clone(&store),
@@ -97,7 +99,8 @@ impl Site {
             readers,
             embedded: embedded_ids.map(|backend| backend.id.clone()).collect(),
             stores: Arc::clone(&stores),
-            places: Places::new(&images_url, settings.netboot.url.is_none()).context("[images] external-url")?,
+            places: Places::new(&images_url, settings.netboot.url.is_none(), &loaders)
+                .context("[images] external-url")?,
         };
         let embedded = Embedded::new(EmbeddedConfig {
             base_url: images_url.clone(),
@@ -129,7 +132,7 @@ impl Site {
             },
             images: settings.images.clone(),
             netboot: settings.netboot.clone(),
-            shelf: netboot::shelf(&settings.netboot, &embedded, &images_url),
+            shelf: netboot::shelf(&settings.netboot, &embedded, &images_url, loaders),
         });
 
         let policy = CallbackPolicy {
@@ -149,7 +152,13 @@ impl Site {
             }),
             publications: Arc::new(PublicationWiring {
                 store: Arc::clone(&store),
-                instance_images: InstanceImages::new(Arc::clone(&sources), embedded.clone()),
+                instance_images: InstanceImages {
+                    store: Arc::clone(&store),
+                    sources: Arc::clone(&sources),
+                    embedded: embedded.clone(),
+                    glance: GlanceUrls::new(&settings)?,
+                    download_source: settings.agent.image_download_source,
+                },
                 sources,
                 servers: Arc::clone(&servers),
                 backends,

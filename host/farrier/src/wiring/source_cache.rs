@@ -45,6 +45,7 @@ pub(crate) fn open(settings: &Settings, store: Option<Arc<dyn Store>>) -> Result
                 password: account.password.clone(),
             })
             .collect(),
+        proxy: servers.proxy.clone(),
         stall: servers.timeout,
         glance,
         swift: swift.map(|(client, _)| client),
@@ -92,18 +93,21 @@ pub(crate) async fn pins(store: &dyn Store) -> Result<Pins> {
     }
 }
 
-/// What the site file itself names may be read wherever it is.
+/// What the site file itself names may be read wherever it is. Folders that are allowed may be made later than this.
 fn allowed_paths(settings: &Settings) -> Vec<PathBuf> {
     let images = &settings.images;
-    let mut allowed = settings.file_url_allowed_paths.clone();
     let named = images.references().into_iter();
-    allowed.extend(named.filter_map(|(_, reference)| match reference {
-        Reference::File(path) => Some(path.clone()),
-        Reference::Url(_) | Reference::Glance(_) => None,
-    }));
-    allowed.push(images.isolinux.clone());
-    allowed.extend(images.ldlinux_candidates());
-    allowed.retain(|path| path.exists());
+    let mut own: Vec<PathBuf> = named
+        .filter_map(|(_, reference)| match reference {
+            Reference::File(path) => Some(path.clone()),
+            Reference::Url(_) | Reference::Glance(_) => None,
+        })
+        .collect();
+    own.push(images.isolinux.clone());
+    own.extend(images.ldlinux_candidates());
+    own.retain(|path| path.exists());
+    let mut allowed = settings.file_url_allowed_paths.clone();
+    allowed.extend(own);
     allowed
 }
 
@@ -170,5 +174,17 @@ mod tests {
         ] {
             assert_eq!(address_of(url), address.map(|text| text.parse().unwrap()), "{url}");
         }
+    }
+
+    #[test]
+    fn a_folder_that_is_allowed_may_be_made_after_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let overrides = settings::Overrides {
+            data_dir: Some(folder.path().join("data")),
+            ..settings::Overrides::default()
+        };
+        let loaded = Settings::load(&settings::Files::default(), &overrides).unwrap();
+        let allowed = allowed_paths(&loaded.settings);
+        assert_eq!(allowed.first(), Some(&folder.path().join("data/images")));
     }
 }

@@ -21,12 +21,14 @@ use crate::{Embedded, Publication, StorageError};
 
 mod account;
 mod answer;
+mod foreign;
 mod put;
 mod segments;
 mod temp_url;
 
 use account::Account;
 use answer::refused;
+pub use foreign::{Foreign, ForeignConfig};
 
 const SERVICE: &str = "object-store";
 /// Where an object notes what it is.

@@ -53,11 +53,16 @@ fn mac<M: hmac::Mac + hmac::KeyInit>(key: &[u8], text: &[u8]) -> String {
 /// Some BMCs look at the last characters of a URL for what it is, so it ends as the object's name does; Swift only names
 /// a download by it.
 pub(crate) fn sign(object: &Url, key: &Secret, algorithm: Algorithm, expires: u64) -> String {
+    let ending = object.path().rsplit_once('.').map_or("img", |(_, ending)| ending);
+    format!("{}&filename=f.{ending}", bare(object, key, algorithm, expires))
+}
+
+/// The same for somebody who does not look at how it ends.
+pub(crate) fn bare(object: &Url, key: &Secret, algorithm: Algorithm, expires: u64) -> String {
     // What is signed is the path as the server sees it, unescaped.
     let path = percent_decode_str(object.path()).decode_utf8_lossy();
     let signature = algorithm.sign(key, &format!("GET\n{expires}\n{path}"));
-    let ending = object.path().rsplit_once('.').map_or("img", |(_, ending)| ending);
-    format!("{object}?temp_url_sig={signature}&temp_url_expires={expires}&filename=f.{ending}")
+    format!("{object}?temp_url_sig={signature}&temp_url_expires={expires}")
 }
 
 #[cfg(test)]

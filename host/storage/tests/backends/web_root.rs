@@ -174,3 +174,78 @@ async fn a_full_disk_is_said_to_be_full_and_nothing_is_half_written() {
         assert!(matches!(error, StorageError::Forbidden { .. }), "{error:?}");
     }
 }
+
+const CHILD: &str = "FARRIER_TEST_WEB_ROOT";
+
+/// In a process of its own that nothing of this test outlives: publishes and withdraws, over and over, until it is killed.
+fn publish_until_killed(root: &Path) -> ! {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        std::thread::spawn(|| {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            std::process::exit(0);
+        });
+        let backend = WebRoot::new(root, URL).unwrap();
+        println!("\nready");
+        loop {
+            for seed in 1..=4 {
+                let (iso, _) = publication(name(seed, "iso"), seed);
+                backend.publish(&iso, None).await.unwrap();
+            }
+            for seed in 1..=4 {
+                backend.withdraw(&name(seed, "iso")).await.unwrap();
+            }
+        }
+    })
+}
+
+#[test]
+fn killed_at_any_moment_of_a_publication_no_half_of_it_is_served_and_the_next_attempt_works() {
+    use std::io::BufRead as _;
+
+    if let Some(root) = std::env::var_os(CHILD) {
+        publish_until_killed(Path::new(&root));
+    }
+    let root = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let test = "web_root::killed_at_any_moment_of_a_publication_no_half_of_it_is_served_and_the_next_attempt_works";
+    for round in 0..12u64 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture"])
+            .env(CHILD, root.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "ready"), "it begins to publish");
+        // At a moment that nobody has chosen, and another one each time.
+        std::thread::sleep(std::time::Duration::from_micros(
+            3000 * round + rand::random_range(0..3000),
+        ));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for seed in 1..=4 {
+            let (iso, wanted) = publication(name(seed, "iso"), seed);
+            let file = root.path().join(iso.name.expose());
+            assert!(
+                !file.exists() || fs::read(&file).unwrap() == wanted,
+                "round {round}: half of an artefact is served"
+            );
+        }
+        // What was unfinished goes at the next start.
+        let backend = WebRoot::new(root.path(), URL).unwrap();
+        runtime.block_on(async {
+            for seed in 1..=4 {
+                let (iso, wanted) = publication(name(seed, "iso"), seed);
+                backend.publish(&iso, None).await.unwrap();
+                assert!(fs::read(root.path().join(iso.name.expose())).unwrap() == wanted);
+                backend.withdraw(&iso.name).await.unwrap();
+            }
+        });
+        assert_eq!(listing(root.path()), [""; 0], "round {round}");
+    }
+}

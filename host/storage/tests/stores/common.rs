@@ -101,7 +101,7 @@ impl Place {
         Self::at(shared())
     }
 
-    fn identity(&self) -> IdentityConfig {
+    pub(crate) fn identity(&self) -> IdentityConfig {
         let credential = Credential::V1 {
             user: self.user.clone(),
             key: Secret::new(&*self.password),

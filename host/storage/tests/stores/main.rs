@@ -6,6 +6,8 @@ mod common;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod foreign;
+#[cfg(test)]
 mod keystone;
 #[cfg(test)]
 mod killed;

@@ -5,14 +5,16 @@
 //! server's folder ([`Shelf`]).
 
 mod line;
+mod loaders;
 mod shelf;
 mod wishes;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use conductor::{CallError, Errand, Parameter};
-use image::{Recipe, SourceSet};
+use image::{Layout, Recipe, SourceSet};
 use model::{ArtefactKind, ArtefactName, BootDevice, Driver, Node, Secret};
 use netboot::{Boot, NetbootPath, NodeFile, Pack, PackError, Pair};
 use nodes::{ArtefactRecord, Store};
@@ -28,6 +30,7 @@ use super::publications::replay;
 use super::records::journalled;
 use super::servers::Servers;
 
+pub(super) use loaders::Loaders;
 pub(super) use shelf::Shelf;
 
 /// See the module.
@@ -282,26 +285,46 @@ fn random_name() -> ArtefactName {
 
 /// What this conductor serves under names that can be guessed.
 pub(super) struct Places {
-    /// The site's entry script, where the conductors serve one.
-    entry: Option<(ArtefactName, Pack)>,
+    /// What is the same for every server, where the conductors serve it.
+    shared: Vec<Shared>,
+}
+
+/// The site's entry script, or a boot loader.
+struct Shared {
+    path: String,
+    name: ArtefactName,
+    layout: Arc<Layout>,
+    range: Range<u64>,
 }
 
 impl Places {
     /// `serves`: servers fetch from the conductors, under this URL.
-    pub(super) fn new(images_url: &str, serves: bool) -> Result<Self, PackError> {
-        let entry = match serves {
-            true => Some((random_name(), Pack::entry(images_url)?)),
-            false => None,
-        };
-        Ok(Self { entry })
+    pub(super) fn new(images_url: &str, serves: bool, loaders: &Loaders) -> Result<Self, PackError> {
+        let mut shared = Vec::new();
+        if serves {
+            let entry = Pack::entry(images_url)?;
+            shared.extend(entry.files().iter().map(|file| Shared {
+                path: file.path.to_string(),
+                name: random_name(),
+                layout: Arc::new(entry.layout().clone()),
+                range: file.range.clone(),
+            }));
+            shared.extend(loaders.iter().map(|loader| Shared {
+                path: loader.name.clone(),
+                name: random_name(),
+                layout: Arc::new(loader.layout.clone()),
+                range: 0..loader.layout.size(),
+            }));
+        }
+        Ok(Self { shared })
     }
 
-    /// The entry script, if it has this name.
-    pub(super) fn entry(&self, name: &ArtefactName) -> Option<Publication> {
-        let (_, pack) = self.entry.as_ref().filter(|(own, _)| own == name)?;
+    /// What is the same for every server, if something of that has this name.
+    pub(super) fn shared(&self, name: &ArtefactName) -> Option<Publication> {
+        let shared = self.shared.iter().find(|shared| shared.name == *name)?;
         Some(Publication {
             name: name.clone(),
-            layout: Arc::new(pack.layout().clone()),
+            layout: Arc::clone(&shared.layout),
             sources: Arc::new(image::NoSources),
             reader: storage::Reader::default(),
         })
@@ -316,17 +339,15 @@ impl Places {
         let unknown = |error: nodes::StoreError| storage::RecallError {
             reason: with_causes(&error),
         };
+        if let Some(shared) = self.shared.iter().find(|shared| shared.path == path) {
+            let (name, range) = (shared.name.clone(), shared.range.clone());
+            return Ok(Some(storage::Part { name, range }));
+        }
         let Ok(path) = path.parse::<NetbootPath>() else {
             return Ok(None);
         };
         let node = match path {
-            NetbootPath::Entry => {
-                let part = |(name, pack): &(ArtefactName, Pack)| {
-                    let (name, range) = (name.clone(), pack.range(&path)?);
-                    Some(storage::Part { name, range })
-                };
-                return Ok(self.entry.as_ref().and_then(part));
-            }
+            NetbootPath::Entry => return Ok(None),
             NetbootPath::Card(mac) => match store.node_by_macs(&[mac]).await.map_err(unknown)? {
                 Some(record) => record.node.id,
                 None => return Ok(None),
@@ -353,9 +374,9 @@ pub(super) fn is_served_here(backend: &str) -> bool {
 }
 
 /// Where the site puts boot files.
-pub(super) fn shelf(netboot: &Netboot, embedded: &Embedded, images_url: &str) -> Shelf {
+pub(super) fn shelf(netboot: &Netboot, embedded: &Embedded, images_url: &str, loaders: Loaders) -> Shelf {
     match &netboot.url {
-        Some(url) => Shelf::folder(&netboot.root, url.as_str(), embedded),
+        Some(url) => Shelf::folder(&netboot.root, url.as_str(), embedded, loaders),
         None => Shelf::conductor(embedded, images_url),
     }
 }

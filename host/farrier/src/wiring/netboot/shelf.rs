@@ -8,6 +8,8 @@ use model::ArtefactName;
 use netboot::{NetbootPath, Pack, PackedFile};
 use storage::{Backend as _, Embedded, NamedFile, Publication, StorageError, WebFolder};
 
+use super::loaders::{Loader, Loaders};
+
 /// On record as the place of boot files that every conductor serves. No backend's id holds a slash.
 pub(super) const CONDUCTOR: &str = "netboot/conductor";
 /// The same for those in the web server's folder.
@@ -24,6 +26,7 @@ pub(in crate::wiring) struct Shelf {
 /// Opened when it is first needed: a site whose nodes all boot from virtual media need not have it.
 struct Folder {
     root: PathBuf,
+    loaders: Loaders,
     opened: OnceLock<WebFolder>,
 }
 
@@ -38,9 +41,10 @@ impl Shelf {
     }
 
     /// Files are written below `root`, and fetched below `url`.
-    pub(super) fn folder(root: &Path, url: &str, embedded: &Embedded) -> Self {
+    pub(super) fn folder(root: &Path, url: &str, embedded: &Embedded, loaders: Loaders) -> Self {
         let folder = Folder {
             root: root.to_owned(),
+            loaders,
             opened: OnceLock::new(),
         };
         Self {
@@ -88,18 +92,25 @@ impl Shelf {
         }
     }
 
-    /// Makes all of it fetchable, the site's entry script with it.
+    /// Makes all of it fetchable, the site's boot loaders and entry script with it.
     pub(super) async fn put(&self, publication: &Publication, pack: &Pack) -> Result<(), StorageError> {
         let Some(folder) = &self.folder else {
             return self.embedded.publish(publication, None).await.map(drop);
         };
         let entry = Pack::entry(&self.base_url).map_err(unusable)?;
-        let mut files = named(&entry, entry.files())?;
+        // Somebody may have put an iPXE of the site's own there.
+        let is_ours = |loader: &&Loader| loader.is_set || folder.root.join(&loader.name).symlink_metadata().is_err();
+        let loader = |loader: &Loader| NamedFile {
+            path: loader.name.clone(),
+            layout: loader.layout.clone(),
+        };
+        let mut files: Vec<NamedFile> = folder.loaders.iter().filter(is_ours).map(loader).collect();
+        files.extend(named(&entry, entry.files())?);
         files.extend(named(pack, pack.files())?);
         folder.open()?.put(files, Arc::clone(&publication.sources)).await
     }
 
-    /// Takes all of it away but the entry script, which is everybody's. The scripts go first, and one that is another
+    /// Takes all of it away but the boot loaders and the entry script, which are everybody's. The scripts go first, and one that is another
     /// node's by now stays.
     pub(super) async fn remove(
         &self,
@@ -192,7 +203,7 @@ mod tests {
     #[tokio::test]
     async fn a_card_that_went_to_another_server_keeps_that_servers_script() {
         let root = tempfile::tempdir().unwrap();
-        let shelf = Shelf::folder(root.path(), "http://192.0.2.1/boot/", &embedded());
+        let shelf = Shelf::folder(root.path(), "http://192.0.2.1/boot/", &embedded(), Loaders::default());
         let card: MacAddress = "52:54:00:00:00:01".parse().unwrap();
         let [first, second] = [NodeId::random(), NodeId::random()];
         let pack = |node| Pack::new(node, &[card], &Boot::Disk).unwrap();
@@ -220,9 +231,52 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn boot_loaders_lie_beside_the_entry_script_and_an_operators_own_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("boot");
+        std::fs::create_dir(&root).unwrap();
+        let loader = folder.path().join("ipxe-snponly-x86_64.efi");
+        std::fs::write(&loader, b"MZ one").unwrap();
+        let settings = |loaders: &str| {
+            let file = folder.path().join("farrier.toml");
+            let data = folder.path();
+            let text = format!(
+                "data-dir = {data:?}\n[netboot]\nuefi-bootfile = \"none.efi\"\nbios-bootfile = \"none.pxe\"\n{loaders}\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            let files = settings::Files {
+                site: Some(file),
+                ironic: Vec::new(),
+            };
+            let loaded = settings::Settings::load(&files, &settings::Overrides::default()).unwrap();
+            loaded.settings.netboot
+        };
+        let named = settings(&format!("loaders = [\"ipxe.efi:{}\"]", loader.display()));
+        let put = async |loaders: Loaders| {
+            let shelf = Shelf::folder(&root, "http://192.0.2.1/boot", &embedded(), loaders);
+            let pack = Pack::new(NodeId::random(), &["52:54:00:00:00:02".parse().unwrap()], &Boot::Disk).unwrap();
+            shelf.put(&publication(&pack, "c"), &pack).await.unwrap();
+        };
+        put(Loaders::read(&named)).await;
+        let there = || std::fs::read(root.join("ipxe.efi")).unwrap();
+        assert_eq!(there(), b"MZ one");
+        // What the site names is kept as it is; what was found by chance gives way.
+        std::fs::write(root.join("ipxe.efi"), b"MZ own").unwrap();
+        let mut found = Loaders::read(&named);
+        found.forget_settings();
+        put(found).await;
+        assert_eq!(there(), b"MZ own");
+        std::fs::write(&loader, b"MZ two").unwrap();
+        put(Loaders::read(&named)).await;
+        assert_eq!(there(), b"MZ two");
+        std::fs::write(&loader, b"").unwrap();
+        assert_eq!(Loaders::read(&named).iter().count(), 0);
+    }
+
+    #[tokio::test]
     async fn files_are_looked_for_where_the_record_says_whatever_the_site_uses_now() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Shelf::folder(root.path(), "http://192.0.2.1/boot", &embedded());
+        let folder = Shelf::folder(root.path(), "http://192.0.2.1/boot", &embedded(), Loaders::default());
         let conductor = Shelf::conductor(&embedded(), "http://192.0.2.1:6386/");
         assert_eq!((folder.id(), conductor.id()), (FOLDER, CONDUCTOR));
         assert_eq!(conductor.base_url(), "http://192.0.2.1:6386");
@@ -231,7 +285,12 @@ mod tests {
         let error = conductor.of(FOLDER).err().unwrap();
         assert!(error.contains("put them back"), "{error}");
         assert!(conductor.of("local").is_err());
-        let missing = Shelf::folder(&root.path().join("missing"), "http://192.0.2.1/boot", &embedded());
+        let missing = Shelf::folder(
+            &root.path().join("missing"),
+            "http://192.0.2.1/boot",
+            &embedded(),
+            Loaders::default(),
+        );
         assert!(missing.check().unwrap_err().to_string().contains("create it"));
     }
 }
