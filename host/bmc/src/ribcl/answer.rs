@@ -129,7 +129,9 @@ impl Answer {
 pub(super) enum Whole {
     /// Within a tag.
     No,
-    /// Between tags, or before the command's own document.
+    /// Between tags, and before the command's own document: the connection may not end here.
+    Early,
+    /// Between tags, after that.
     Perhaps,
     /// A document has just ended, and the command's own one, or an error, is there.
     Likely,
@@ -145,8 +147,11 @@ pub(super) fn whole(text: &str) -> Whole {
         return Whole::No;
     };
     let told = answer.failure().is_some() || !answer.payload.is_empty() || answer.statuses.len() >= STAGES;
+    if !told {
+        return Whole::Early;
+    }
     let last = &text.as_bytes()[text.len().saturating_sub("</RIBCL>".len())..];
-    if told && last.eq_ignore_ascii_case(b"</RIBCL>") {
+    if last.eq_ignore_ascii_case(b"</RIBCL>") {
         Whole::Likely
     } else {
         Whole::Perhaps

@@ -108,8 +108,8 @@ fn an_answer_on_an_open_connection_is_whole_between_documents_only() {
     for (text, want) in [
         (String::new(), Whole::No),
         (OK[..OK.len() - 6].to_owned(), Whole::No),
-        (OK.to_owned(), Whole::Perhaps),
-        (OK.repeat(4), Whole::Perhaps),
+        (OK.to_owned(), Whole::Early),
+        (OK.repeat(4), Whole::Early),
         (OK.repeat(5), Whole::Likely),
         (OK.to_owned() + &failed, Whole::Likely),
         (OK.to_owned() + &read, Whole::Likely),

@@ -2,7 +2,7 @@
 
 use model::{BootDevice, BootMode};
 
-use super::answer::{Answer, Element};
+use super::answer::Answer;
 use super::talk::Talk;
 use crate::{BmcError, BootSettings};
 

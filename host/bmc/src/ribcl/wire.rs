@@ -129,11 +129,14 @@ async fn read(stream: &mut LegacyStream, quiet: Duration) -> Result<Vec<u8>, Fai
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
     loop {
-        let patience = match whole(&text_of(&answer)) {
+        let so_far = whole(&text_of(&answer));
+        let patience = match so_far {
             Whole::Likely => Some(quiet),
             Whole::Perhaps => Some(quiet * PATIENCE),
-            Whole::No => None,
+            // The declaration is answered at once, and the command only after it was read.
+            Whole::No | Whole::Early => None,
         };
+        let is_short = matches!(so_far, Whole::No | Whole::Early);
         let read = stream.read(&mut buffer);
         let result = match patience {
             None => read.await,
@@ -143,7 +146,7 @@ async fn read(stream: &mut LegacyStream, quiet: Duration) -> Result<Vec<u8>, Fai
             },
         };
         match result {
-            Ok(0) if whole(&text_of(&answer)) == Whole::No => return Err(cut_off("it closed the connection midway")),
+            Ok(0) if is_short => return Err(cut_off("it closed the connection midway")),
             Ok(0) => return Ok(answer),
             Ok(count) if answer.len() + count > BODY_CAP => {
                 return Err(Failure {
@@ -154,7 +157,7 @@ async fn read(stream: &mut LegacyStream, quiet: Duration) -> Result<Vec<u8>, Fai
             }
             Ok(count) => answer.extend_from_slice(&buffer[..count]),
             // Firmwares drop the connection without a farewell; what came before it stands or falls by itself.
-            Err(error) if whole(&text_of(&answer)) == Whole::No => return Err(broken(&error)),
+            Err(error) if is_short => return Err(broken(&error)),
             Err(_) => return Ok(answer),
         }
     }
