@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::BootMode;
 
 pub(crate) use media::{FirstRead, MediaClient, RangeForm};
-pub(crate) use ribcl::{BootForm, BootModes, RibclFacts, SyntaxForm};
 pub(crate) use redfish::{
-    BootPlace, EtagKind, FirstBootDevice, IfMatch, InsertWay, MediaPlace, Meaning, Oem, RedfishFacts, Slash, Success,
+    BootPlace, EtagKind, FirstBootDevice, IfMatch, InsertWay, Meaning, MediaPlace, Oem, RedfishFacts, Slash, Success,
 };
+pub(crate) use ribcl::{BootForm, BootModes, RibclFacts, SyntaxForm};
 
 /// A BMC model.
 #[derive(Debug, Deserialize)]

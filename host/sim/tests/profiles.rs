@@ -164,7 +164,11 @@ fn check_shape(name: &str, images: &Http, size: usize) {
         names.map(|(name, _)| name.to_owned()).collect()
     };
     let host = header(&seen[0].head, "host").unwrap();
-    assert_eq!(host.ends_with(&format!(":{port}")), !name.starts_with("ilo") && name != "dell", "{name}: {host}");
+    assert_eq!(
+        host.ends_with(&format!(":{port}")),
+        !name.starts_with("ilo") && name != "dell",
+        "{name}: {host}"
+    );
     let ranges: Vec<&str> = seen.iter().filter_map(|seen| header(&seen.head, "range")).collect();
     let width = |range: &str| -> (usize, usize) {
         let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
@@ -199,8 +203,15 @@ fn check_shape(name: &str, images: &Http, size: usize) {
             }
         }
     }
-    let read: usize = ranges.iter().map(|range| width(range)).map(|(first, last)| last + 1 - first).sum();
-    assert!(read < size || name == "generic" || name == "dell", "{name} read {read} of {size}");
+    let read: usize = ranges
+        .iter()
+        .map(|range| width(range))
+        .map(|(first, last)| last + 1 - first)
+        .sum();
+    assert!(
+        read < size || name == "generic" || name == "dell",
+        "{name} read {read} of {size}"
+    );
 }
 
 #[tokio::test]
@@ -259,11 +270,21 @@ async fn what_a_slot_shows_after_an_eject_is_what_that_model_shows() {
         let after = lab.get(&cd).await;
         assert_eq!(after["Inserted"], model.name == "dell", "{} still says so", model.name);
         let stale = matches!(model.name, "dell" | "supermicro");
-        assert_eq!(after["Image"] == "http://127.0.0.1:1/a.iso", stale, "{}: {after}", model.name);
+        assert_eq!(
+            after["Image"] == "http://127.0.0.1:1/a.iso",
+            stale,
+            "{}: {after}",
+            model.name
+        );
         let lists = |slot: &Value, action: &str| slot["Actions"][format!("#VirtualMedia.{action}")].is_object();
         let actions = !matches!(model.name, "lenovo" | "ilo4");
         assert_eq!(lists(&before, "InsertMedia"), actions, "{}", model.name);
-        assert_eq!(lists(&before, "EjectMedia"), actions && model.name != "supermicro", "{}", model.name);
+        assert_eq!(
+            lists(&before, "EjectMedia"),
+            actions && model.name != "supermicro",
+            "{}",
+            model.name
+        );
         assert_eq!(
             before["Oem"]["Hp"].is_object() || before["Oem"]["Hpe"].is_object(),
             model.name.starts_with("ilo"),
@@ -277,18 +298,78 @@ async fn what_a_slot_shows_after_an_eject_is_what_that_model_shows() {
 async fn each_complaint_about_an_insert_has_that_models_words() {
     let image = "http://127.0.0.1:1/a.iso";
     let rows: &[(&str, &str, Value, (u16, &str))] = &[
-        ("ilo4", "Managers/1/VirtualMedia/2/Actions/Oem/Hp/HpiLOVirtualMedia.InsertVirtualMedia", json!({"Image": image, "Inserted": true}), (400, "Base.0.10.PropertyUnknown")),
-        ("ilo4", "Managers/1/VirtualMedia/2/Actions/VirtualMedia.InsertMedia", json!({"Image": image}), (404, "Base.0.10.ResourceMissingAtURI")),
-        ("ilo5", "Managers/1/VirtualMedia/2/Actions/VirtualMedia.InsertMedia", json!({"Image": image, "TransferMethod": "Stream"}), (400, "Base.1.4.ActionParameterUnknown")),
-        ("ilo5", "Managers/1/VirtualMedia/2/Actions/VirtualMedia.InsertMedia", json!({"Image": image, "UserName": "u"}), (400, "Base.1.4.ActionParameterUnknown")),
-        ("ilo5", "Systems/1/VirtualMedia/2/Actions/VirtualMedia.InsertMedia", json!({"Image": image}), (404, "Base.1.4.ResourceMissingAtURI")),
-        ("dell", "Managers/iDRAC.Embedded.1/VirtualMedia/CD/Actions/VirtualMedia.InsertMedia", json!({"Image": image, "WriteProtected": false}), (400, "IDRAC.2.4.SYS458")),
-        ("supermicro", "Managers/1/VirtualMedia/VirtualMedia1/Actions/VirtualMedia.InsertMedia", json!({"Image": image, "Inserted": true}), (400, "Base.1.4.PropertyUnknown")),
-        ("supermicro", "Managers/1/VirtualMedia/VirtualMedia1/Actions/VirtualMedia.InsertMedia", json!({"Image": image, "WriteProtected": true}), (400, "Base.1.4.PropertyUnknown")),
-        ("supermicro", "Managers/1/VirtualMedia/VirtualMedia1/Actions/VirtualMedia.InsertMedia", json!({"Image": "http://h/a?sig=1&f=.iso"}), (400, "Base.1.4.ActionParameterValueFormatError")),
-        ("supermicro", "Managers/1/VirtualMedia/VirtualMedia1/Actions/VirtualMedia.EjectMedia", json!({}), (400, "Base.1.4.ActionNotSupported")),
-        ("lenovo", "Managers/1/VirtualMedia/EXT1/Actions/VirtualMedia.InsertMedia", json!({"Image": image}), (404, "Base.1.8.ResourceMissingAtURI")),
-        ("ami", "Managers/Self/VirtualMedia/CD1/Actions/VirtualMedia.InsertMedia", json!({"Image": image}), (400, "Base.1.5.ActionParameterMissing")),
+        (
+            "ilo4",
+            "Managers/1/VirtualMedia/2/Actions/Oem/Hp/HpiLOVirtualMedia.InsertVirtualMedia",
+            json!({"Image": image, "Inserted": true}),
+            (400, "Base.0.10.PropertyUnknown"),
+        ),
+        (
+            "ilo4",
+            "Managers/1/VirtualMedia/2/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": image}),
+            (404, "Base.0.10.ResourceMissingAtURI"),
+        ),
+        (
+            "ilo5",
+            "Managers/1/VirtualMedia/2/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": image, "TransferMethod": "Stream"}),
+            (400, "Base.1.4.ActionParameterUnknown"),
+        ),
+        (
+            "ilo5",
+            "Managers/1/VirtualMedia/2/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": image, "UserName": "u"}),
+            (400, "Base.1.4.ActionParameterUnknown"),
+        ),
+        (
+            "ilo5",
+            "Systems/1/VirtualMedia/2/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": image}),
+            (404, "Base.1.4.ResourceMissingAtURI"),
+        ),
+        (
+            "dell",
+            "Managers/iDRAC.Embedded.1/VirtualMedia/CD/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": image, "WriteProtected": false}),
+            (400, "IDRAC.2.4.SYS458"),
+        ),
+        (
+            "supermicro",
+            "Managers/1/VirtualMedia/VirtualMedia1/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": image, "Inserted": true}),
+            (400, "Base.1.4.PropertyUnknown"),
+        ),
+        (
+            "supermicro",
+            "Managers/1/VirtualMedia/VirtualMedia1/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": image, "WriteProtected": true}),
+            (400, "Base.1.4.PropertyUnknown"),
+        ),
+        (
+            "supermicro",
+            "Managers/1/VirtualMedia/VirtualMedia1/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": "http://h/a?sig=1&f=.iso"}),
+            (400, "Base.1.4.ActionParameterValueFormatError"),
+        ),
+        (
+            "supermicro",
+            "Managers/1/VirtualMedia/VirtualMedia1/Actions/VirtualMedia.EjectMedia",
+            json!({}),
+            (400, "Base.1.4.ActionNotSupported"),
+        ),
+        (
+            "lenovo",
+            "Managers/1/VirtualMedia/EXT1/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": image}),
+            (404, "Base.1.8.ResourceMissingAtURI"),
+        ),
+        (
+            "ami",
+            "Managers/Self/VirtualMedia/CD1/Actions/VirtualMedia.InsertMedia",
+            json!({"Image": image}),
+            (400, "Base.1.5.ActionParameterMissing"),
+        ),
     ];
     for (name, rest, body, (status, id)) in rows {
         let lab = lab(|config| config.profile = Profile::by_name(name).unwrap()).await;
@@ -329,7 +410,11 @@ async fn a_lenovo_wants_the_tag_and_only_its_ext_slots_fetch() {
     let lab = lab(|config| config.profile = Profile::by_name("lenovo").unwrap()).await;
     let body = json!({"Image": "http://127.0.0.1:1/a.iso", "Inserted": true, "WriteProtected": true});
     let slot = path("Managers/1/VirtualMedia/EXT1");
-    is(&lab.patch(&slot, body.clone()).await, 428, "Base.1.8.PreconditionRequired");
+    is(
+        &lab.patch(&slot, body.clone()).await,
+        428,
+        "Base.1.8.PreconditionRequired",
+    );
     let reply = lab.request(Method::GET, &slot).send().await.unwrap();
     let tag = reply.headers()["etag"].clone();
     let patch = async |slot: &str, tag: &str| {
@@ -354,9 +439,15 @@ async fn an_ami_says_yes_at_the_system_and_means_its_settings() {
         request.json(&boot("Cd")).send().await.unwrap().status().as_u16()
     };
     assert_eq!(patch("Systems/Self").await, 204);
-    assert_eq!(lab.get(&path("Systems/Self")).await["Boot"]["BootSourceOverrideTarget"], "None");
+    assert_eq!(
+        lab.get(&path("Systems/Self")).await["Boot"]["BootSourceOverrideTarget"],
+        "None"
+    );
     assert_eq!(patch("Systems/Self/SD").await, 204);
-    assert_eq!(lab.get(&path("Systems/Self")).await["Boot"]["BootSourceOverrideTarget"], "Cd");
+    assert_eq!(
+        lab.get(&path("Systems/Self")).await["Boot"]["BootSourceOverrideTarget"],
+        "Cd"
+    );
 }
 
 #[tokio::test]
@@ -371,7 +462,10 @@ async fn a_supermicro_makes_a_task_that_is_missing_at_first() {
     let look = || lab.request(Method::GET, &task).send();
     assert_eq!(look().await.unwrap().status(), 404);
     let done: Value = look().await.unwrap().json().await.unwrap();
-    assert_eq!((&done["TaskState"], &done["TaskStatus"]), (&json!("Completed"), &json!("OK")));
+    assert_eq!(
+        (&done["TaskState"], &done["TaskStatus"]),
+        (&json!("Completed"), &json!("OK"))
+    );
 }
 
 #[tokio::test]
@@ -388,7 +482,10 @@ async fn without_its_licence_an_ilo_takes_no_media() {
         assert!(id.ends_with(".LicenseKeyRequired"), "{name}: {id}");
         let manager = lab.get(&path("Managers/1")).await;
         let oem = if name == "ilo4" { "Hp" } else { "Hpe" };
-        assert_eq!(manager["Oem"][oem]["License"]["LicenseString"], "iLO Standard", "{name}");
+        assert_eq!(
+            manager["Oem"][oem]["License"]["LicenseString"], "iLO Standard",
+            "{name}"
+        );
     }
 }
 
@@ -407,7 +504,11 @@ async fn an_early_ilo5_wants_the_trailing_slash() {
     assert_eq!(reply.headers()["location"], format!("{SYSTEM}/").as_str());
     // Who follows it with method and body gets there.
     let eject = format!("{CD}{EJECT}");
-    is(&lab.post(&eject, json!({})).await, 400, "iLO.2.14.NoVirtualMediaConnectionAvailable");
+    is(
+        &lab.post(&eject, json!({})).await,
+        400,
+        "iLO.2.14.NoVirtualMediaConnectionAvailable",
+    );
 }
 
 #[tokio::test]
@@ -415,7 +516,9 @@ async fn registries_refuse_a_client_that_takes_identity_alone() {
     let lab = lab(|_| {}).await;
     for (encoding, status) in [("identity", 406), ("gzip, identity", 200)] {
         for (rest, wanted) in [("Registries/", status), ("Systems/1", 200)] {
-            let request = lab.request(Method::GET, &path(rest)).header("Accept-Encoding", encoding);
+            let request = lab
+                .request(Method::GET, &path(rest))
+                .header("Accept-Encoding", encoding);
             assert_eq!(request.send().await.unwrap().status(), wanted, "{rest} {encoding}");
         }
     }
@@ -433,10 +536,20 @@ async fn tags_are_strong_weak_empty_or_missing() {
         let profile = Profile::parse(&own).unwrap();
         let lab = lab(|config| config.profile = profile).await;
         let reply = lab.request(Method::GET, SYSTEM).send().await.unwrap();
-        let tag = reply.headers().get("etag").map_or("-", |tag| tag.to_str().unwrap()).to_owned();
-        assert!(tag.starts_with(header) && tag.is_empty() == header.is_empty(), "{kind}: {tag}");
+        let tag = reply
+            .headers()
+            .get("etag")
+            .map_or("-", |tag| tag.to_str().unwrap())
+            .to_owned();
+        assert!(
+            tag.starts_with(header) && tag.is_empty() == header.is_empty(),
+            "{kind}: {tag}"
+        );
         let body: Value = reply.json().await.unwrap();
-        assert!(body["@odata.etag"].as_str().unwrap_or_default().starts_with(shown), "{kind}");
+        assert!(
+            body["@odata.etag"].as_str().unwrap_or_default().starts_with(shown),
+            "{kind}"
+        );
         let patch = async |tag: &str| {
             let request = lab.request(Method::PATCH, SYSTEM).header("If-Match", tag);
             request.json(&boot("Cd")).send().await.unwrap().status().as_u16()
@@ -465,8 +578,13 @@ async fn media_and_boot_settings_can_live_with_the_system() {
     let media = system["VirtualMedia"]["@odata.id"].as_str().unwrap().to_owned();
     assert!(lab.get(&path("Managers/iDRAC.Embedded.1")).await["VirtualMedia"].is_null());
     let insert = format!("{media}/CD{ACTION}");
-    assert_eq!(lab.post(&insert, json!({"Image": "http://127.0.0.1:1/a.iso"})).await.0, 204);
-    let settings = system["@Redfish.Settings"]["SettingsObject"]["@odata.id"].as_str().unwrap();
+    assert_eq!(
+        lab.post(&insert, json!({"Image": "http://127.0.0.1:1/a.iso"})).await.0,
+        204
+    );
+    let settings = system["@Redfish.Settings"]["SettingsObject"]["@odata.id"]
+        .as_str()
+        .unwrap();
     assert_eq!(lab.patch(settings, boot("Pxe")).await.0, 204);
     assert_eq!(lab.get(settings).await["Boot"]["BootSourceOverrideTarget"], "Pxe");
 }
@@ -481,7 +599,11 @@ async fn a_full_session_table_is_worded_as_that_model_words_it() {
         let lab = lab(|config| config.profile = Profile::by_name(name).unwrap()).await;
         let body = json!({"UserName": USER, "Password": PASSWORD});
         for _ in 0..cap {
-            assert_eq!(lab.post(&path("SessionService/Sessions"), body.clone()).await.0, 201, "{name}");
+            assert_eq!(
+                lab.post(&path("SessionService/Sessions"), body.clone()).await.0,
+                201,
+                "{name}"
+            );
         }
         is(&lab.post(&path("SessionService/Sessions"), body).await, status, id);
         assert_eq!(lab.running.sessions(0).unwrap(), cap);
@@ -494,7 +616,12 @@ async fn bios_names_of_the_boot_mode_are_each_vendors_own() {
         ("ilo5", "Systems/1/Bios/Settings", "BootMode", "LegacyBios"),
         ("dell", "Systems/System.Embedded.1/Bios/Settings", "BootMode", "Bios"),
         ("supermicro", "Systems/1/Bios/Settings", "BootModeSelect", "Legacy"),
-        ("lenovo", "Systems/1/Bios/Pending", "BootModes_SystemBootMode", "LegacyMode"),
+        (
+            "lenovo",
+            "Systems/1/Bios/Pending",
+            "BootModes_SystemBootMode",
+            "LegacyMode",
+        ),
     ] {
         let lab = lab(|config| config.profile = Profile::by_name(name).unwrap()).await;
         let patch = async |value: &str| {
@@ -504,13 +631,19 @@ async fn bios_names_of_the_boot_mode_are_each_vendors_own() {
         };
         assert_eq!(patch("No such mode").await, 400, "{name}");
         assert!(matches!(patch(legacy).await, 200 | 204), "{name}");
-        assert_eq!(lab.get(&path(settings)).await["Attributes"][attribute], legacy, "{name}");
+        assert_eq!(
+            lab.get(&path(settings)).await["Attributes"][attribute],
+            legacy,
+            "{name}"
+        );
     }
     let lab = lab(|config| config.profile = Profile::by_name("ilo4").unwrap()).await;
     let flat = lab.get(&path("Systems/1/Bios")).await;
     assert_eq!(flat["BootMode"], "Uefi");
     assert_eq!(flat["links"]["Settings"]["href"], "/redfish/v1/Systems/1/Bios/Settings");
-    let changed = lab.patch(&path("Systems/1/Bios/Settings"), json!({"BootMode": "LegacyBios"})).await;
+    let changed = lab
+        .patch(&path("Systems/1/Bios/Settings"), json!({"BootMode": "LegacyBios"}))
+        .await;
     is(&changed, 200, "iLO.0.10.SystemResetRequired");
 }
 
@@ -532,7 +665,11 @@ async fn every_link_of_every_model_leads_to_a_resource_that_says_what_it_is() {
             for member in ["@odata.type", "Name"] {
                 assert!(body[member].is_string(), "{}: {at} has no {member}", model.name);
             }
-            assert!(body["Id"].is_string() || body["Members"].is_array(), "{}: {at} has no Id", model.name);
+            assert!(
+                body["Id"].is_string() || body["Members"].is_array(),
+                "{}: {at} has no Id",
+                model.name
+            );
             links(&mut body, &mut open);
             seen.push(at);
         }
@@ -559,7 +696,10 @@ fn links(value: &mut Value, found: &mut Vec<String>) {
 async fn a_bmc_reset_loses_what_that_model_loses() {
     for (own, kept) in [
         ("like = 'ilo5'\nname = 'loses'", false),
-        ("like = 'ilo5'\nname = 'keeps'\n[redfish]\nbmc-reset-keeps-media = true", true),
+        (
+            "like = 'ilo5'\nname = 'keeps'\n[redfish]\nbmc-reset-keeps-media = true",
+            true,
+        ),
     ] {
         let profile = Profile::parse(own).unwrap();
         let lab = lab(|config| {

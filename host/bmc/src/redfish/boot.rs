@@ -47,7 +47,10 @@ impl Turn {
             let kinds = kinds.join(", ");
             return Err(self.unsupported(format!("its boot override can be {kinds}, and not {enabled}")));
         }
-        let boot = [("BootSourceOverrideTarget", target.as_str()), ("BootSourceOverrideEnabled", enabled)];
+        let boot = [
+            ("BootSourceOverrideTarget", target.as_str()),
+            ("BootSourceOverrideEnabled", enabled),
+        ];
         self.write_boot(&place, &boot).await
     }
 
@@ -74,18 +77,17 @@ impl Turn {
         })
     }
 
-    /// Writes members of `Boot`, the first of which tells afterwards whether it was done; at the other place, too, where the first
-    /// one refuses or says yes and does nothing.
+    /// Writes members of `Boot`; at the other place, too, where the first one refuses or says yes and does nothing.
     pub(super) async fn write_boot(&mut self, place: &BootPlace, boot: &[(&str, &str)]) -> Result<(), BmcError> {
-        let Some((name, value)) = boot.first() else {
-            return Ok(());
-        };
-        let members: Map<String, Value> = boot.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
+        let members: Map<String, Value> = boot
+            .iter()
+            .map(|(name, value)| ((*name).into(), json!(value)))
+            .collect();
         let body = json!({ "Boot": members });
         match self.change(Method::PATCH, &place.path, &body, Again::Freely).await {
             Ok(_) => match &place.elsewhere {
                 // A yes that changes nothing: what counts is the other resource.
-                Some(settings) if !self.tells(&place.path, name, value).await => {
+                Some(settings) if !self.tells(&place.path, boot).await => {
                     let retried = self.change(Method::PATCH, settings, &body, Again::Freely).await;
                     retried.map(drop).map_err(|why| self.unchanged(why))
                 }
@@ -100,7 +102,7 @@ impl Turn {
             }
             // Some complain about the tag after they have done it.
             Err(Unchanged::Refused(complaint)) if complaint.cause == Cause::Precondition => {
-                if self.tells(&place.path, name, value).await {
+                if self.tells(&place.path, boot).await {
                     return Ok(());
                 }
                 Err(self.refused(complaint))
@@ -132,9 +134,16 @@ impl Turn {
         Ok(settings)
     }
 
-    async fn tells(&mut self, path: &str, name: &str, value: &str) -> bool {
-        let shown = self.get(path).await;
-        shown.is_ok_and(|shown| text(&shown, &["Boot", name]) == Some(value))
+    async fn tells(&mut self, path: &str, boot: &[(&str, &str)]) -> bool {
+        let Ok(shown) = self.get(path).await else {
+            return false;
+        };
+        // What it does not tell at all says nothing about it, as long as it tells the first.
+        let is = |(place, (name, value)): (usize, &(&str, &str))| match text(&shown, &["Boot", name]) {
+            Some(told) => told == *value,
+            None => place > 0,
+        };
+        boot.iter().enumerate().all(is)
     }
 
     fn boot_target(&self, system: &Value, shown: &Value, device: BootDevice) -> Result<String, BmcError> {

@@ -67,10 +67,9 @@ impl Turn {
             // Being there already needs no means to get there.
             return match text(&system, &["Boot", "BootSourceOverrideMode"]).and_then(parse_mode) {
                 Some(now) if now == wanted => Ok(()),
-                _ => {
-                    Err(self
-                        .unsupported("it has no BIOS attribute for the boot mode: set the mode in the server's firmware set-up"))
-                }
+                _ => Err(self.unsupported(
+                    "it has no BIOS attribute for the boot mode: set the mode in the server's firmware set-up",
+                )),
             };
         };
         if now == wanted {

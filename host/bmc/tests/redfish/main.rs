@@ -6,6 +6,7 @@ mod conversation;
 mod corpus;
 mod emulator;
 mod ilo5;
+mod matrix;
 mod media;
 mod peer;
 mod probe;

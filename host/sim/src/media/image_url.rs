@@ -143,9 +143,15 @@ mod tests {
             "GET /a/b.iso HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAccept-Encoding: gzip, deflate, zstd\r\nAccept: */*\r\nConnection: keep-alive\r\n\r\n"
         );
         let url = ImageUrl::parse("https://[::1]/x.iso").unwrap();
-        assert!(url.request(shape("lenovo"), "GET", range).contains("\r\nHost: [::1]\r\n"));
+        assert!(
+            url.request(shape("lenovo"), "GET", range)
+                .contains("\r\nHost: [::1]\r\n")
+        );
         let url = ImageUrl::parse("http://u:p@h/x.iso").unwrap();
-        assert!(url.request(shape("ilo5"), "GET", range).contains("\r\nAuthorization: Basic dTpw\r\n"));
+        assert!(
+            url.request(shape("ilo5"), "GET", range)
+                .contains("\r\nAuthorization: Basic dTpw\r\n")
+        );
     }
 
     #[test]

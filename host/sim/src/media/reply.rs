@@ -62,7 +62,10 @@ pub(super) async fn read_head_only(stream: &mut (impl AsyncRead + Unpin + ?Sized
     if !body.is_empty() {
         return Err(bad("a body behind the answer to HEAD"));
     }
-    if head.accept_ranges.is_some_and(|value| value.eq_ignore_ascii_case("none")) {
+    if head
+        .accept_ranges
+        .is_some_and(|value| value.eq_ignore_ascii_case("none"))
+    {
         return Err(bad("Accept-Ranges: none"));
     }
     Ok(Reply {

@@ -68,9 +68,7 @@ impl Profile {
             return Err(wrong(format!("{size} bytes; at most {FILE_CAP} are read")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        read(&text)
-            .map(|profile| &*Box::leak(Box::new(profile)))
-            .map_err(wrong)
+        read(&text).map(|profile| &*Box::leak(Box::new(profile))).map_err(wrong)
     }
 }
 
@@ -88,10 +86,12 @@ fn resolved(text: &str, depth: usize) -> Result<Table, String> {
         return Ok(table);
     };
     let like = like.as_str().unwrap_or_default();
-    let (_, below) = FILES
-        .iter()
-        .find(|(name, _)| *name == like)
-        .ok_or_else(|| format!("like = \"{like}\": there is no such profile; known are {}", Profile::names().join(", ")))?;
+    let (_, below) = FILES.iter().find(|(name, _)| *name == like).ok_or_else(|| {
+        format!(
+            "like = \"{like}\": there is no such profile; known are {}",
+            Profile::names().join(", ")
+        )
+    })?;
     if depth == 0 {
         return Err("profiles build on each other in a circle".into());
     }
@@ -112,7 +112,9 @@ fn overlay(below: &mut Table, above: Table) {
 
 impl Profile {
     fn deserialize_table(table: Table) -> Result<Self, String> {
-        Value::Table(table).try_into().map_err(|error: toml::de::Error| error.to_string())
+        Value::Table(table)
+            .try_into()
+            .map_err(|error: toml::de::Error| error.to_string())
     }
 
     /// What no type can say.
@@ -120,7 +122,11 @@ impl Profile {
         if self.protocols.is_empty() {
             return Err("protocols is empty: it must speak something".into());
         }
-        if let Some(slot) = self.slots.iter().find(|slot| slot.id.is_empty() || slot.id.contains('/')) {
+        if let Some(slot) = self
+            .slots
+            .iter()
+            .find(|slot| slot.id.is_empty() || slot.id.contains('/'))
+        {
             return Err(format!("{:?} is no slot id", slot.id));
         }
         if self.session_cap == 0 {
@@ -169,8 +175,8 @@ mod tests {
             ("name = 'x'", "missing field"),
             ("like = 'ilo5'\nprotocols = []", "speak something"),
             ("like = 'ilo5'\nsession-cap = 0", "log in"),
-            ("like = 'ilo5'\n[media-client]\nmost = 1", "media-client"),
-            ("x = ", "expected"),
+            ("like = 'ilo5'\n[media-client]\nleast = 0", "media-client"),
+            ("x = ", "line 1"),
         ] {
             let error = Profile::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

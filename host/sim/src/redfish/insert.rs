@@ -13,9 +13,9 @@ use super::task;
 use crate::faults::Effect;
 use crate::media::{ImageUrl, Medium, ReadRules};
 use crate::profile::{InsertWay, Meaning, Oem, Profile, SlotProfile};
-use crate::trace::reads::ReadWatch;
 use crate::server::{BootOnReset, Inserted, Server, Slot};
 use crate::tls::{self, Trust};
+use crate::trace::reads::ReadWatch;
 
 /// How something was asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,11 @@ fn insert_body(
     };
     drop(state);
     server.media_changed.notify_one();
-    if facts.task { task::accept(server) } else { Reply::success(profile) }
+    if facts.task {
+        task::accept(server)
+    } else {
+        Reply::success(profile)
+    }
 }
 
 /// Reads what is asked for and refuses what this one refuses.
@@ -254,7 +258,11 @@ fn take_out(server: &Arc<Server>, index: usize, fault: &Effect) -> Reply {
     }
     drop(state);
     server.media_changed.notify_one();
-    if facts.task { task::accept(server) } else { Reply::success(profile) }
+    if facts.task {
+        task::accept(server)
+    } else {
+        Reply::success(profile)
+    }
 }
 
 /// `PATCH` of a slot: HPE's one-boot mark, and media where that is a way.

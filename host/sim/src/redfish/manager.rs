@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Reply, Request};
 use super::root::{chassis_path, manager_path, system_path};
-use crate::profile::{FirstBootDevice, MediaPlace, Meaning, Profile};
+use crate::profile::{FirstBootDevice, Meaning, MediaPlace, Profile};
 use crate::server::Server;
 
 const FIRST: &str = "ServerBoot.1.FirstBootDevice";

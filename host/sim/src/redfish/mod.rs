@@ -22,7 +22,7 @@ use serde_json::Value;
 
 pub(crate) use self::manager::reset_bmc;
 use crate::faults::Effect;
-use crate::profile::{BootPlace, IfMatch, MediaPlace, Meaning, Profile, Slash};
+use crate::profile::{BootPlace, IfMatch, Meaning, MediaPlace, Profile, Slash};
 use crate::redfish::reply::{Reply, Request};
 use crate::server::Server;
 
@@ -227,7 +227,10 @@ fn is_bios_settings(profile: &Profile, route: &str) -> bool {
 
 /// Whose virtual media a route is among, and the rest of it.
 fn media_route<'a>(profile: &Profile, route: &'a str) -> Option<(MediaPlace, &'a str)> {
-    let places = [(MediaPlace::Managers, "/managers/*"), (MediaPlace::Systems, "/systems/*")];
+    let places = [
+        (MediaPlace::Managers, "/managers/*"),
+        (MediaPlace::Systems, "/systems/*"),
+    ];
     let (place, rest) = places
         .into_iter()
         .find_map(|(place, prefix)| Some((place, route.strip_prefix(prefix)?)))?;
@@ -303,7 +306,10 @@ mod tests {
             ("/redfish/v1/systems/1", None),
             ("/redfish/v1x", None),
             ("/rest/v1", None),
-            ("/redfish/v1/managers/idrac.embedded.1/virtualmedia/cd", Some("/managers/*/virtualmedia/cd")),
+            (
+                "/redfish/v1/managers/idrac.embedded.1/virtualmedia/cd",
+                Some("/managers/*/virtualmedia/cd"),
+            ),
         ] {
             assert_eq!(canonical(dell, route).as_deref(), want, "{route}");
         }

@@ -206,7 +206,11 @@ fn info(profile: &Profile, meaning: Meaning, arguments: &[&str]) -> (u16, Value)
             _ => format!("{}.{id}", facts.vendor_registry),
         },
     };
-    let arguments = if own.is_some_and(|own| own.no_args) { &[] } else { arguments };
+    let arguments = if own.is_some_and(|own| own.no_args) {
+        &[]
+    } else {
+        arguments
+    };
     let mut info = json!({ "MessageId": id });
     if !facts.message_text {
         if !arguments.is_empty() {

@@ -72,7 +72,10 @@ pub(super) fn resource(server: &Arc<Server>) -> Value {
 /// HPE's part of a system.
 fn extension(oem: Oem, path: &str, links: bool, post: Value) -> Value {
     let (kind, schema) = match oem {
-        Oem::Hpe => ("HpeComputerSystemExt", "#HpeComputerSystemExt.v2_10_2.HpeComputerSystemExt"),
+        Oem::Hpe => (
+            "HpeComputerSystemExt",
+            "#HpeComputerSystemExt.v2_10_2.HpeComputerSystemExt",
+        ),
         Oem::Hp => ("ComputerSystemExt", "#HpComputerSystemExt.1.2.2.HpComputerSystemExt"),
     };
     let listed = match oem {

@@ -77,8 +77,16 @@ pub(super) fn resource(server: &Arc<Server>, place: MediaPlace, index: usize) ->
     let claim = Claim::of(server.state().slots.get_mut(index)?);
     let path = format!("{}/{}", folder(profile, place), slot.id);
     let name = claim.image.rsplit('/').next().unwrap_or_default().to_owned();
-    let protocol = if claim.image.starts_with("https") { "HTTPS" } else { "HTTP" };
-    let nothing = if facts.oem.is_some() { Value::from("") } else { Value::Null };
+    let protocol = if claim.image.starts_with("https") {
+        "HTTPS"
+    } else {
+        "HTTP"
+    };
+    let nothing = if facts.oem.is_some() {
+        Value::from("")
+    } else {
+        Value::Null
+    };
     let told = |text: &str| if text.is_empty() { nothing.clone() } else { text.into() };
     let mut body = json!({
         "@odata.context": "/redfish/v1/$metadata#VirtualMedia.VirtualMedia",

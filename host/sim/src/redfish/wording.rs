@@ -12,26 +12,54 @@ pub(super) fn standard(meaning: Meaning) -> (u16, &'static str, &'static str) {
             "ServiceTemporarilyUnavailable",
             "The service is temporarily unavailable.",
         ),
-        M::MalformedBody => (400, "MalformedJSON", "The request body could not be parsed as a JSON object."),
-        M::MediaType => (415, "UnsupportedMediaType", "The request body must be application/json."),
+        M::MalformedBody => (
+            400,
+            "MalformedJSON",
+            "The request body could not be parsed as a JSON object.",
+        ),
+        M::MediaType => (
+            415,
+            "UnsupportedMediaType",
+            "The request body must be application/json.",
+        ),
         M::BodyTooLarge => (413, "RequestBodyTooLarge", "The request body is too large."),
         M::NoSession => (401, "NoValidSession", "There is no valid session."),
-        M::WrongLogin => (401, "ResourceAtUriUnauthorized", "The user name or the password is wrong."),
-        M::LoginDelayed => (401, "ResourceAtUriUnauthorized", "Logins are delayed after wrong passwords."),
+        M::WrongLogin => (
+            401,
+            "ResourceAtUriUnauthorized",
+            "The user name or the password is wrong.",
+        ),
+        M::LoginDelayed => (
+            401,
+            "ResourceAtUriUnauthorized",
+            "Logins are delayed after wrong passwords.",
+        ),
         M::SessionsFull => (
             400,
             "CreateLimitReachedForResource",
             "The limit of this kind of resource has been reached.",
         ),
         M::Missing => (404, "ResourceMissingAtURI", "The resource at the URI %1 was not found."),
-        M::NotAllowed => (405, "ActionNotSupported", "The method is not supported by the resource."),
-        M::Precondition => (412, "PreconditionFailed", "The ETag supplied did not match the resource's."),
+        M::NotAllowed => (
+            405,
+            "ActionNotSupported",
+            "The method is not supported by the resource.",
+        ),
+        M::Precondition => (
+            412,
+            "PreconditionFailed",
+            "The ETag supplied did not match the resource's.",
+        ),
         M::PreconditionNeeded => (
             428,
             "PreconditionRequired",
             "A precondition header is required to change this resource.",
         ),
-        M::NotAcceptable => (406, "HeaderInvalid", "The resource is not available in an acceptable encoding."),
+        M::NotAcceptable => (
+            406,
+            "HeaderInvalid",
+            "The resource is not available in an acceptable encoding.",
+        ),
         M::PropertyNotWritable => (
             400,
             "PropertyNotWritable",
@@ -42,7 +70,11 @@ pub(super) fn standard(meaning: Meaning) -> (u16, &'static str, &'static str) {
             "PropertyUnknown",
             "The property %1 is not in the list of valid properties for the resource.",
         ),
-        M::PropertyMissing => (400, "PropertyMissing", "The property %1 must be included in the request."),
+        M::PropertyMissing => (
+            400,
+            "PropertyMissing",
+            "The property %1 must be included in the request.",
+        ),
         M::PropertyType => (
             400,
             "PropertyValueTypeError",
@@ -87,10 +119,22 @@ pub(super) fn standard(meaning: Meaning) -> (u16, &'static str, &'static str) {
         M::Occupied => (400, "ResourceInUse", "The resource is in use and cannot be changed."),
         M::Idle => (400, "ActionNotSupported", "There is no media inserted."),
         M::ConsoleOnly => (400, "ActionNotSupported", "This slot belongs to the remote console."),
-        M::Licence => (403, "InsufficientPrivilege", "The licence does not cover virtual media."),
+        M::Licence => (
+            403,
+            "InsufficientPrivilege",
+            "The licence does not cover virtual media.",
+        ),
         M::InPost => (503, "ResourceInStandby", "The server is in POST."),
-        M::WrongState => (409, "ResourceInUse", "The server is not in a state in which %1 can be done."),
-        M::LegacyMode => (400, "ActionNotSupported", "This is not possible in the boot mode of the server."),
+        M::WrongState => (
+            409,
+            "ResourceInUse",
+            "The server is not in a state in which %1 can be done.",
+        ),
+        M::LegacyMode => (
+            400,
+            "ActionNotSupported",
+            "This is not possible in the boot mode of the server.",
+        ),
     }
 }
 
