@@ -2,7 +2,9 @@
 //! on what the BMC was asked. Those that are not a matter of a BMC's dialogue are told elsewhere: the order of power-off and
 //! eject, proof of fetch and take-over in the stories (`tests/stories`), URLs and tokens in `host/storage`.
 
-use bmc::{Bmc, BmcError, InsertMedia, ProbedBmc};
+use std::time::Duration;
+
+use bmc::{Bmc, BmcConfig, BmcError, Deadlines, InsertMedia, ProbedBmc};
 use model::{BootDevice, Device, PowerState};
 use serde_json::{Value, json};
 
@@ -277,8 +279,18 @@ async fn ribcl_answers_that_are_no_xml_are_protocol_errors_and_odd_chunks_do_not
         for content in ["garbage", "html", "empty", "unfinished"] {
             let rules = format!("[[rule]]\npath = '/ribcl/GET_HOST_POWER_STATUS'\ncontent = '{content}'");
             let lab = faulty(profile, &rules).await;
+            let deadlines = Deadlines {
+                request: Duration::from_secs(2),
+                verb: Duration::from_secs(4),
+                ..quick()
+            };
+            let config = BmcConfig {
+                deadlines,
+                ..lab.config(0)
+            };
+            let bmc = ProbedBmc::new(config, None).unwrap();
             // Cut short behind what was asked for, it says that it does not know.
-            match lab.client().power_state().await {
+            match bmc.power_state().await {
                 Ok(state) => assert_eq!(state, PowerState::Unknown, "{profile} {content}"),
                 Err(error) => {
                     let typed = matches!(
