@@ -37,7 +37,9 @@ use turn::Turn;
 /// Reads a body as a refusal with this status and as a document with links, and holds what is made of it to its bounds.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn exercise(status: u16, body: &[u8], secret: &str) {
-    let Ok(status) = reqwest::StatusCode::from_u16(status) else { return };
+    let Ok(status) = reqwest::StatusCode::from_u16(status) else {
+        return;
+    };
     let headers = reqwest::header::HeaderMap::new();
     let complaint = message::Complaint::read(status, &headers, body, &[secret.to_owned()]);
     let reason = complaint.reason();
@@ -48,7 +50,11 @@ pub(crate) fn exercise(status: u16, body: &[u8], secret: &str) {
     let Ok(body) = serde_json::from_slice(body) else { return };
     for key in ["Members", "Links", "MediaTypes", "Boot"] {
         assert!(json::links(&body, &[key]).len() <= json::MEMBERS_CAP);
-        let _ = (json::link(&body, &[key]), json::texts(&body, &[key]), json::kept(&body, &[key]));
+        let _ = (
+            json::link(&body, &[key]),
+            json::texts(&body, &[key]),
+            json::kept(&body, &[key]),
+        );
     }
 }
 

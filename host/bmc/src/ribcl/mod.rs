@@ -36,7 +36,12 @@ pub(crate) fn exercise(text: &str) {
     let Ok(read) = answer::Answer::read(text) else { return };
     let xml = read.to_xml();
     // Each byte becomes at most an entity, and names of open tags stand twice.
-    assert!(xml.len() <= 16 * text.len() + 64, "{} bytes of {}", xml.len(), text.len());
+    assert!(
+        xml.len() <= 16 * text.len() + 64,
+        "{} bytes of {}",
+        xml.len(),
+        text.len()
+    );
     let again = answer::Answer::read(&xml).map(|again| again.to_xml());
     if let Ok(again) = again {
         assert_eq!(again, xml, "what was written is not what is read");

@@ -10,8 +10,8 @@ use super::write::{INVALID_OPTION, NO_IMAGE, escaped, text_of};
 use crate::faults::Effect;
 use crate::media::{ImageUrl, Medium, ReadRules};
 use crate::profile::Device;
-use crate::trace::reads::ReadWatch;
 use crate::server::{BootOnReset, Inserted, Server, Slot, State};
+use crate::trace::reads::ReadWatch;
 
 type Done = Result<(), String>;
 
