@@ -28,7 +28,7 @@ async fn an_image_of_glance_is_fetched_by_a_temporary_url_however_its_account_is
     }
     let foreign = |account: Option<&str>, endpoint: bool, key: Option<&str>| {
         let mut identity = place.identity();
-        let endpoint = endpoint.then(|| format!("{}/v1", shared().root()).parse().unwrap());
+        let endpoint: Option<url::Url> = endpoint.then(|| format!("{}/v1", shared().root()).parse().unwrap());
         if let Some(url) = &endpoint {
             identity.endpoints.insert("object-store".to_owned(), url.clone());
         }
