@@ -97,7 +97,7 @@ fn waits_outlast_the_lease(settings: &Settings, report: &Report) {
 
 fn urls_can_be_reached(settings: &Settings, machine: &Machine, report: &Report) {
     let agent = &settings.agent;
-    if agent.urls.is_empty() && !agent.listen.ip().is_loopback() {
+    if agent.urls.is_empty() && !report.is_wrong("agent.urls") && !agent.listen.ip().is_loopback() {
         report.warning(
             report.origin("agent.urls"),
             format!(
@@ -109,7 +109,8 @@ fn urls_can_be_reached(settings: &Settings, machine: &Machine, report: &Report) 
     let serves = |kind: &BackendKind| matches!(kind, BackendKind::Embedded);
     let is_embedded = settings.backends.iter().any(|backend| serves(&backend.kind));
     let images = &settings.images;
-    if is_embedded && images.external_url.is_none() && !images.listen.ip().is_loopback() {
+    let is_untold = images.external_url.is_none() && !report.is_wrong("images.external-url");
+    if is_embedded && is_untold && !images.listen.ip().is_loopback() {
         report.warning(
             report.origin("images.external-url"),
             format!(
@@ -121,7 +122,7 @@ fn urls_can_be_reached(settings: &Settings, machine: &Machine, report: &Report) 
 }
 
 fn nodes_can_boot(settings: &Settings, report: &Report) {
-    if settings.images.esp.is_none() {
+    if settings.images.esp.is_none() && !report.is_wrong("images.esp") {
         let message = "[images] esp is not set: servers boot in BIOS mode only; `farrier image esp` makes one for UEFI";
         report.warning(report.origin("images.esp"), message.into());
     }

@@ -322,7 +322,9 @@ impl ImageServers {
         let account = match (user, password) {
             (Some(user), Some(password)) => Some(Account { user, password }),
             (Some(_), None) => {
-                section.problem("server-user", "needs server-password-file beside it");
+                if !section.is_set("server-password") {
+                    section.needs_beside("server-user", "server-password-file", "");
+                }
                 None
             }
             (None, Some(_)) => {
@@ -330,7 +332,7 @@ impl ImageServers {
                     true => "server-password",
                     false => "server-password-file",
                 };
-                section.problem(key, "needs server-user beside it");
+                section.needs_beside(key, "server-user", "");
                 None
             }
             (None, None) => None,
@@ -372,7 +374,7 @@ fn pairs(section: &Section<'_>, [(kernel, has_kernel), (ramdisk, has_ramdisk)]: 
         } else {
             (ramdisk, kernel)
         };
-        section.problem(there, &format!("needs {missing} beside it: they are booted together"));
+        section.needs_beside(there, missing, ": they are booted together");
     }
 }
 

@@ -55,11 +55,11 @@ impl Store {
                     (Some(certificate), Some(key)) => Some(crate::Tls { certificate, key }),
                     (None, None) => None,
                     (Some(_), None) => {
-                        section.problem("certificate", "needs key beside it");
+                        section.needs_beside("certificate", "key", "");
                         None
                     }
                     (None, Some(_)) => {
-                        section.problem("key", "needs certificate beside it");
+                        section.needs_beside("key", "certificate", "");
                         None
                     }
                 };

@@ -52,6 +52,13 @@ impl Report {
         notes.origins.get(name).cloned().unwrap_or(Origin::Default)
     }
 
+    /// It stands in a file, cannot be used, and that is reported: what its absence would mean is no news then.
+    pub(crate) fn is_wrong(&self, name: &str) -> bool {
+        let origin = self.origin(name);
+        let notes = self.0.borrow();
+        origin != Origin::Default && notes.problems.iter().any(|problem| problem.origin == origin)
+    }
+
     /// Somebody set it.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.origin(name) != Origin::Default
@@ -386,6 +393,13 @@ impl<'a> Section<'a> {
     /// Somebody set it, and it was taken.
     pub(crate) fn is_set(&self, key: &str) -> bool {
         self.report.is_set(&format!("{}{key}", self.prefix))
+    }
+
+    /// Reports a setting that has no use without another; not if that one was given and is wrong, which is reported already.
+    pub(crate) fn needs_beside(&self, key: &str, missing: &str, why: &str) {
+        if !self.is_set(missing) {
+            self.problem(key, &format!("needs {missing} beside it{why}"));
+        }
     }
 
     /// Nobody set it.

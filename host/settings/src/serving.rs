@@ -53,11 +53,11 @@ impl Tls {
         match (certificate, key) {
             (Some(certificate), Some(key)) => Some(Self { certificate, key }),
             (Some(_), None) => {
-                section.problem("tls-certificate", "needs tls-key beside it");
+                section.needs_beside("tls-certificate", "tls-key", "");
                 None
             }
             (None, Some(_)) => {
-                section.problem("tls-key", "needs tls-certificate beside it");
+                section.needs_beside("tls-key", "tls-certificate", "");
                 None
             }
             (None, None) => None,

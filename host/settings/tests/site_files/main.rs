@@ -193,6 +193,24 @@ fn the_password_in_a_url_is_not_repeated() {
 }
 
 #[test]
+fn a_wrong_value_is_told_once_and_not_as_if_it_were_missing() {
+    refused(
+        "[images]\ndeploy-kernel = 'ftp://x/k'\ndeploy-ramdisk = 'https://images.example/r'\n",
+        expect![[
+            r#"farrier.toml:2: [images] deploy-kernel must be "https://images.example/ipa.kernel", or a path; `ftp:` is not supported"#
+        ]],
+    );
+    refused(
+        "[api]\ntls-certificate = 7\ntls-key = '/dev/null'\n",
+        expect![[r#"farrier.toml:2: [api] tls-certificate = 7 must be a text like "/var/lib/farrier""#]],
+    );
+    let wrong = "[agent]\nurls = 'x'\n[images]\nexternal-url = 'x'\nesp = 7\n";
+    let error = load(wrong).unwrap_err();
+    assert_eq!(error.problems.len(), 3, "{error}");
+    assert_eq!(error.warnings, []);
+}
+
+#[test]
 fn what_does_not_go_together_is_refused() {
     refused(
         "[api]\nlisten = '0.0.0.0:6385'\n",
