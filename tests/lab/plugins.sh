@@ -19,4 +19,4 @@ pip=("$folder/python/bin/pip" --disable-pip-version-check --no-input --quiet)
 cp "$here/plugins/package.json" "$folder/js/"
 npm install --prefix "$folder/js" --cache "$folder/npm-cache" --no-audit --no-fund --loglevel=error ||
     cannot "npm could not install what tests/lab/plugins/package.json names (is the network there?)"
-"$folder/js/node_modules/.bin/componentize-qjs" --help > /dev/null || fail "componentize-qjs does not start"
+"$folder/js/node_modules/.bin/componentize-js" --help > /dev/null || fail "componentize-js does not start"

@@ -22,7 +22,7 @@ pub(crate) const MAX_MEMORY: usize = 64 << 20;
 pub(crate) const MAX_TABLE_ENTRIES: usize = 10_000;
 /// Core instances in one component: a Python guest has 38.
 pub(crate) const MAX_CORE_INSTANCES: u32 = 64;
-/// Memories and tables in one component: a JavaScript guest has three of each, most of them empty.
+/// Memories and tables in one component: what links several modules has some of each, most of them empty.
 pub(crate) const MAX_MEMORIES: u32 = 4;
 pub(crate) const MAX_TABLES: u32 = 4;
 

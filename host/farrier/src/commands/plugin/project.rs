@@ -19,7 +19,7 @@ pub(super) enum Language {
     Rust,
     /// Python, by componentize-py
     Python,
-    /// JavaScript, by componentize-qjs
+    /// JavaScript, by componentize-js
     Js,
     /// C, by clang
     C,

@@ -1,4 +1,4 @@
-//! JavaScript: componentize-qjs puts the engine and the program into one component, with every import of WASI stubbed out.
+//! JavaScript: componentize-js puts the engine and the program into one component, with every part left out that would import WASI.
 
 use std::process::Command;
 
@@ -9,16 +9,16 @@ use crate::commands::plugin::contract::world;
 use crate::commands::plugin::project::Project;
 
 const COMPONENTIZE: Tool = Tool {
-    name: "componentize-qjs",
+    name: "componentize-js",
     beside: Some("node_modules/.bin"),
-    install: "`npm install` in the project, or `npm install componentize-qjs@0.4.5`,",
+    install: "`npm install` in the project, or `npm install @bytecodealliance/componentize-js@0.23.0`,",
 };
 
 /// It is a script of Node's.
 const NODE: Tool = Tool {
     name: "node",
     beside: None,
-    install: "`apt-get install nodejs` (18 or newer)",
+    install: "`apt-get install nodejs` (20 or newer)",
 };
 
 pub(super) fn build(project: &Project) -> Result<Vec<u8>> {
@@ -29,10 +29,11 @@ pub(super) fn build(project: &Project) -> Result<Vec<u8>> {
     let mut command = Command::new(tool);
     command
         .current_dir(&project.folder)
-        .args(["--wit", "wit", "--world", &world(project.role)])
-        // Without `--sync` the component would want a feature that makes every call dearer, and that the host leaves off.
-        .args(["--js", "src/plugin.js", "--stub-wasi", "--sync", "--output"])
-        .arg(&made);
+        .args(["src/plugin.js", "--wit", "wit", "--world-name", &world(project.role)])
+        .arg("--out")
+        .arg(&made)
+        // The last option, since it takes all that follows.
+        .args(["--disable", "stdio", "random", "clocks", "http", "fetch-event"]);
     tool::run(&mut command)?;
-    std::fs::read(&made).context("componentize-qjs made no component")
+    std::fs::read(&made).context("componentize-js made no component")
 }
