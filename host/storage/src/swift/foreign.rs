@@ -100,6 +100,10 @@ impl Foreign {
                 })?;
                 match self.config.account_prefix.as_str() {
                     "" => project.to_owned(),
+                    // Version 1 authentication tells the account itself.
+                    prefix if project.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('_')) => {
+                        project.to_owned()
+                    }
                     prefix => format!("{prefix}_{project}"),
                 }
             }

@@ -24,7 +24,8 @@ async fn an_image_of_glance_is_fetched_by_a_temporary_url_however_its_account_is
     let look = place.look(shared());
     let image = "01234567-89ab-cdef-4000-800000000001";
     for path in [&["glance"][..], &["glance", image]] {
-        assert!(look.ask(Method::PUT, path, None).await.status().is_success());
+        let put = look.with(Method::PUT, path, &[("content-length", "0")]).await;
+        assert!(put.is_success(), "{path:?}: {put}");
     }
     let foreign = |account: Option<&str>, endpoint: bool, key: Option<&str>| {
         let mut identity = place.identity();
@@ -62,9 +63,11 @@ async fn an_image_of_glance_is_fetched_by_a_temporary_url_however_its_account_is
         fetch(Method::GET, &wrong, None).await.status(),
         StatusCode::UNAUTHORIZED
     );
-    let error = foreign(None, true, Some(&key))
-        .sign("glance", image, SystemTime::now() + HOUR)
-        .await;
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("swift_account") && !error.contains(&key), "{error}");
+    // Without a name, the account is that of the project which the token is for; nobody has one without a token.
+    let projects = url(foreign(None, true, Some(&key))).await;
+    assert_eq!(
+        fetch(Method::GET, &projects, None).await.status(),
+        StatusCode::OK,
+        "{projects}"
+    );
 }
