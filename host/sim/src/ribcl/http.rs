@@ -12,7 +12,10 @@ use crate::faults::deliver::Breaker;
 
 /// Bytes that go out in place of the next reply, the last one of its connection.
 #[derive(Clone, Default)]
-pub(crate) struct Instead(Arc<Mutex<Option<(Vec<u8>, Option<Breaker>)>>>);
+pub(crate) struct Instead(Arc<Mutex<Option<Replacement>>>);
+
+/// The bytes, and the breaker of a connection that ends by a reset.
+type Replacement = (Vec<u8>, Option<Breaker>);
 
 impl Instead {
     /// What goes out from the next write on. After it the connection ends, with a breaker by a reset.
@@ -20,7 +23,7 @@ impl Instead {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((bytes, breaker));
     }
 
-    fn take(&self) -> Option<(Vec<u8>, Option<Breaker>)> {
+    fn take(&self) -> Option<Replacement> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
