@@ -111,7 +111,7 @@ pub enum TlsOffer {
 }
 
 /// The licence of a BMC.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Licence {
     /// As it is shown; empty where BMCs have none.
@@ -120,16 +120,6 @@ pub struct Licence {
     pub without: String,
     /// Whether media by URL need it.
     pub media: bool,
-}
-
-impl Default for Licence {
-    fn default() -> Self {
-        Self {
-            text: String::new(),
-            without: String::new(),
-            media: false,
-        }
-    }
 }
 
 /// One virtual media slot.
