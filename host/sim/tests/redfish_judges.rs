@@ -86,9 +86,10 @@ fn expected(profile: &str) -> Expected {
             setting: Some(["BootModeSelect", "UEFI", "Legacy"]),
             ..usual
         },
+        // A firmware setting without If-Match is answered 428, and sushy sends none there.
         "lenovo" => Expected {
             slot: "EXT1",
-            setting: Some(["BootModes_SystemBootMode", "UEFIMode", "LegacyMode"]),
+            setting: None,
             ..usual
         },
         // It shows no firmware settings.

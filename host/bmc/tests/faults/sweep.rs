@@ -109,11 +109,12 @@ const FAULTS: [&str; 27] = [
 
 /// A verb that hangs must not take long, and on a busy machine an honest answer may be slow: a login whose answer is not waited for
 /// leaves its session to the BMC.
-fn impatient() -> Deadlines {
+fn impatient(sessions: bool) -> Deadlines {
+    let (request, verb) = if sessions { (6, 8) } else { (2, 3) };
     Deadlines {
         connect: Duration::from_secs(5),
-        request: Duration::from_secs(6),
-        verb: Duration::from_secs(8),
+        request: Duration::from_secs(request),
+        verb: Duration::from_secs(verb),
         settle: Duration::from_millis(500),
         ..quick()
     }
@@ -165,6 +166,7 @@ async fn sweep(profile: &str, paths: &[&str]) {
         })
         .await,
     );
+    let sessions = profile == "ilo5";
     let turns = Arc::new(Semaphore::new(AT_ONCE));
     let mut running = JoinSet::new();
     for (server, (verb, fault, times)) in cases.into_iter().enumerate() {
@@ -172,7 +174,7 @@ async fn sweep(profile: &str, paths: &[&str]) {
         running.spawn(async move {
             let _turn = turns.acquire_owned().await.unwrap();
             let case = format!("{verb} against {fault:?} {times}");
-            one(&lab, server, verb, &case).await;
+            one(&lab, server, verb, &case, sessions).await;
         });
     }
     while let Some(done) = running.join_next().await {
@@ -195,10 +197,10 @@ async fn sweep(profile: &str, paths: &[&str]) {
     assert_eq!(*leaks(), Vec::<String>::new());
 }
 
-async fn one(lab: &Lab, server: usize, verb: &str, case: &str) {
+async fn one(lab: &Lab, server: usize, verb: &str, case: &str, sessions: bool) {
     let recorder = Arc::new(Recorder::default());
     let config = BmcConfig {
-        deadlines: impatient(),
+        deadlines: impatient(sessions),
         trace: Some(Arc::clone(&recorder) as Arc<dyn Trace>),
         ..lab.config(server)
     };
@@ -241,7 +243,7 @@ async fn a_login_that_fails_in_any_way_leaves_no_session() {
         for times in ["times = 1", ""] {
             let lab = faulty("ilo5", &format!("[[rule]]\npath = '*/Sessions'\n{times}\n{fault}")).await;
             let config = BmcConfig {
-                deadlines: impatient(),
+                deadlines: impatient(true),
                 ..lab.config(0)
             };
             let bmc = ProbedBmc::new(config, None).unwrap();
