@@ -29,6 +29,4 @@ mod version;
 pub use agent::{AcceptHeartbeat, AgentPolicy};
 pub use auth::{Auth, Users, UsersError};
 pub use router::{agent_router, router, serve};
-pub use state::{
-    ApiState, CheckBoot, PackConfigDrive, PluginRefusal, Plugins, Site, VendorMethod, Wake,
-};
+pub use state::{ApiState, CheckBoot, PackConfigDrive, PluginRefusal, Plugins, Site, VendorMethod, Wake};
