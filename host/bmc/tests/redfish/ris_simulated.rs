@@ -119,7 +119,7 @@ async fn media_are_written_in_and_out_before_firmware_2_30_and_acted_in_and_out_
             };
             let once = change("PATCH", slot, json!({"Oem": {"Hp": {"BootOnNextServerReset": true}}}));
             bmc.insert_media(device, &image(url, false)).await.unwrap();
-            assert_eq!(changes(&running, &mut seen), [put_in.clone()], "{profile}");
+            assert_eq!(changes(&running, &mut seen), std::slice::from_ref(&put_in), "{profile}");
             assert_eq!(running.inserted(0, in_sim).unwrap().as_deref(), Some(url));
             let media = bmc.media(device).await.unwrap();
             assert!(media.inserted && media.connected, "{profile}: {media:?}");

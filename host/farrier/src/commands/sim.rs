@@ -30,6 +30,12 @@ pub(crate) struct Args {
     /// TOML file that says what goes wrong on purpose (docs/simulator.md)
     #[arg(long)]
     faults: Option<PathBuf>,
+    /// Recording (of `farrier bmc record`) to play back instead of simulating a profile
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profile", "boot", "kvm", "faults", "bootfile", "unlicensed"])]
+    replay: Option<PathBuf>,
+    /// The BMCs lack the licence that media by URL need
+    #[arg(long)]
+    unlicensed: bool,
     /// Script that DHCP names to network cards (http://…/boot.ipxe); machines under QEMU see this host as 10.0.2.2
     #[arg(long, value_name = "URL")]
     bootfile: Option<String>,

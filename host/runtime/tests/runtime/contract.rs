@@ -62,8 +62,9 @@ pub(crate) fn vmedia_guest(fields: &str, body: &str) -> Vec<u8> {
 
 fn component(resolve: &Resolve, world: WorldId, mut module: Vec<u8>) -> Vec<u8> {
     embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8).unwrap();
-    let encoder = ComponentEncoder::default().validate(true).module(&module).unwrap();
-    { encoder }.encode().unwrap()
+    let mut encoder = ComponentEncoder::default();
+    encoder.validate(true).module(&module).unwrap();
+    encoder.encode().unwrap()
 }
 
 /// Interfaces whose functions need no grant.

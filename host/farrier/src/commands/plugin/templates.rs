@@ -123,8 +123,6 @@ fn requests(role: Role, language: Language) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn new_rust_projects_use_the_release_of_the_bindings_that_the_host_was_built_with() {
         let workspace: toml::Table = toml::from_str(include_str!("../../../../../Cargo.toml")).unwrap();
