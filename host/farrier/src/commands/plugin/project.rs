@@ -116,11 +116,6 @@ impl Project {
         self.folder.join(format!("{}.wasm", self.id))
     }
 
-    /// The folder of the contract.
-    pub(super) fn wit(&self) -> PathBuf {
-        self.folder.join("wit")
-    }
-
     /// The scenario files in `scenarios/`, by name. They go into the manifest: a host runs them before it uses a new version.
     pub(super) fn scenarios(&self) -> Result<Vec<Scenario>> {
         let folder = self.folder.join("scenarios");

@@ -57,8 +57,7 @@ fn module(messages: &[u8]) -> Option<PathBuf> {
     let made = lines.filter_map(|line| serde_json::from_slice::<Message>(line).ok());
     let made = made.filter(|message| message.reason == "compiler-artifact");
     made.flat_map(|message| message.filenames)
-        .filter(|file| file.extension().is_some_and(|ending| ending == "wasm"))
-        .last()
+        .rfind(|file| file.extension().is_some_and(|ending| ending == "wasm"))
 }
 
 #[cfg(test)]
