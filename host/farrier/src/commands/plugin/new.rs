@@ -160,7 +160,15 @@ mod tests {
                 assert_eq!(project.id, "acme-slots");
                 assert_eq!(project.scenarios().unwrap().len(), 1);
                 for file in templates::files(role, language, "acme-slots") {
-                    assert!(!file.text.contains("{{"), "{}: {}", file.path, file.text);
+                    // In Rust two braces may also be the text of one.
+                    for rest in file.text.split("{{").skip(1) {
+                        let word = rest.trim_start_matches(|c: char| c.is_ascii_lowercase() || c == '-');
+                        assert!(
+                            word.len() == rest.len() || !word.starts_with("}}"),
+                            "{}: {{{{{rest}",
+                            file.path
+                        );
+                    }
                     assert!(!file.text.contains("\u{0}"), "{}", file.path);
                 }
             }
