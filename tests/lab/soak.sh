@@ -18,6 +18,7 @@ part 20m tests/lab/matrix.sh
 # With --workspace throughout: by package, cargo would build the dependencies anew with that package's features.
 part 30m env FARRIER_BOOTS=usb cargo test --workspace --test boots -- firmware:: deploy:: take_over::
 part 20m env FARRIER_BOOTS=secure-boot cargo test --workspace --test boots -- firmware::the_same_iso
+part 40m env FARRIER_AUTHORING=every-role cargo test --workspace --test authoring -- roles::
 # The parsers of what BMCs say, on thousands of times as many made-up answers as in `make test`.
 part 20m env PROPTEST_CASES=200000 cargo test -p bmc --lib -- answer scan message scrub
 # The same of readers and patchers of images that anybody made.
