@@ -481,11 +481,11 @@ async fn without_its_licence_an_ilo_takes_no_media() {
         assert_eq!(status, 403, "{name}");
         assert!(id.ends_with(".LicenseKeyRequired"), "{name}: {id}");
         let manager = lab.get(&path("Managers/1")).await;
-        let oem = if name == "ilo4" { "Hp" } else { "Hpe" };
-        assert_eq!(
-            manager["Oem"][oem]["License"]["LicenseString"], "iLO Standard",
-            "{name}"
-        );
+        let (oem, licence) = match name {
+            "ilo4" => ("Hp", "iLO 4 Standard"),
+            _ => ("Hpe", "iLO Standard"),
+        };
+        assert_eq!(manager["Oem"][oem]["License"]["LicenseString"], licence, "{name}");
     }
 }
 

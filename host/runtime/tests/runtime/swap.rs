@@ -74,10 +74,9 @@ fn active(runtime: &Runtime) -> (Digest, String) {
 }
 
 fn message(error: &SwapError) -> String {
-    let source = std::error::Error::source(error)
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    format!("{error} {source}")
+    let first: &dyn std::error::Error = error;
+    let causes = std::iter::successors(Some(first), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -269,17 +268,27 @@ async fn a_version_that_does_not_pass_is_not_swapped_in() {
         }];
     });
     let needy = version("2.1.0", |manifest| {
-        manifest.required = serde_json::from_str(
-            r#"{"secrets":["site-key"],"bmc-raw":{"methods":["GET"],"paths":["/redfish/v1/**"]}}"#,
-        )
-        .unwrap();
+        manifest.required =
+            serde_json::from_str(r#"{"secrets":["site-key"],"image":{"sources":["https://images.example/**"]}}"#)
+                .unwrap();
+    });
+    let raw = version("2.1.1", |manifest| {
+        manifest.required =
+            serde_json::from_str(r#"{"bmc-raw":{"methods":["GET"],"paths":["/redfish/v1/**"]}}"#).unwrap();
     });
     let other = version("2.2.0", |manifest| manifest.id = "acme.other".to_owned());
     let vendor = version("2.3.0", |manifest| manifest.role = Role::Vendor);
     for (component, words) in [
         (&failing, &["scenarios", "slots.yaml does not pass"][..]),
         (&failing, &["quarantined", "slots.yaml"]),
-        (&needy, &["bmc-raw.methods: GET", "secrets: site-key"]),
+        (
+            &needy,
+            &["image.sources: https://images.example/**", "secrets: site-key"],
+        ),
+        (
+            &raw,
+            &["`bmc-raw.redfish`, which a plugin of the role `vmedia` does not have"],
+        ),
         (&other, &["acme.other", "another plugin"]),
         (&vendor, &["for the role `vendor`"]),
         (&Arc::from(&b"nonsense"[..]), &["not a valid component"]),
