@@ -176,7 +176,7 @@ impl Swift {
 pub(crate) fn account() -> (String, String, &'static str) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(number < 40, "run_swift.py knows forty accounts");
+    assert!(number < 80, "run_swift.py knows eighty accounts");
     (format!("AUTH_t{number:02}"), format!("t{number:02}:tester"), "testing")
 }
 

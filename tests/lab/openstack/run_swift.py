@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-ACCOUNTS = 40
+ACCOUNTS = 80
 ORDER = (
     "catch_errors gatekeeper healthcheck cache bulk s3api {s3auth} tempurl {auth} "
     "container_quotas slo dlo proxy-server"

@@ -44,6 +44,9 @@ async fn nothing_that_is_told_holds_a_secret() {
         .with_writer(log.clone())
         .with_ansi(false)
         .finish();
+    // With one dispatcher alone, the thread that comes to a place in the code first decides whether it is logged for all: another
+    // test's, which has none.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     // Of this thread, which is all that the test's runtime has.
     let _logging = tracing::subscriber::set_default(subscriber);
     let place = Place::shared();
