@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{Device, PowerState, Secret};
 use runtime::{
     CallContext, CallError, CallReport, Called, Candidate, Choice, InterruptedStep, Observation, ObservedArtefact,
-    Parameter, Request, Role, Runtime, Step, Value, VendorMethod,
+    Parameter, Request, Role, Runtime, Value, VendorMethod, told_step,
 };
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -262,7 +262,7 @@ impl Invocation {
                 done(runtime.select_backend(context, request, candidates).await, choice)
             }
             Self::Plan(observation) => done(runtime.plan_take_over(context, observation).await, |steps| {
-                steps.iter().map(step).collect()
+                steps.iter().map(told_step).collect()
             }),
             Self::Methods => done(runtime.vendor_methods(context).await?, |methods| {
                 methods.iter().map(method).collect()
@@ -320,18 +320,6 @@ fn observation(file: ObservationFile) -> Observation {
 
 fn choice(choice: Choice) -> Json {
     json!({ "backend": choice.backend, "reason": choice.reason })
-}
-
-fn step(step: &Step) -> Json {
-    match step {
-        Step::Regenerate(kind) => json!({ "regenerate": kind.as_str() }),
-        Step::Renew(kind) => json!({ "renew": kind.as_str() }),
-        Step::Reinsert(kind) => json!({ "reinsert": kind.as_str() }),
-        Step::DeferReinsert(kind) => json!({ "defer-reinsert": kind.as_str() }),
-        Step::ContinueInterruptedStep => json!("continue-interrupted-step"),
-        Step::WaitForAgent => json!("wait-for-agent"),
-        Step::Fail(reason) => json!({ "fail": reason }),
-    }
 }
 
 fn method(method: &VendorMethod) -> Json {

@@ -68,4 +68,5 @@ pub use report::{CallReport, Observer, Outcome, Unobserved};
 pub use shadow::{ShadowReport, Verdict};
 pub use swap::{Gate, SeenFiles, Trial};
 pub use take_over::{InterruptedStep, Observation, ObservedArtefact, Repeat, Step, UrlState};
+pub use told::told_step;
 pub use world::{CallContext, Candidate, Choice, Location, Placement, Request, Session, World};

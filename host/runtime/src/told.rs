@@ -114,7 +114,8 @@ fn told_media(media: &Media) -> Json {
     })
 }
 
-fn told_step(step: &Step) -> Json {
+/// A step of a take-over plan as scenario files, recordings and reports of shadows write it: `{"regenerate": "floppy"}`.
+pub fn told_step(step: &Step) -> Json {
     match step {
         Step::Regenerate(kind) => json!({ "regenerate": kind.as_str() }),
         Step::Renew(kind) => json!({ "renew": kind.as_str() }),
